@@ -1,0 +1,28 @@
+// Package meta is the vocabulary of holds: what a caller says ([Call], [Ref]),
+// what is written on an object ([Keys], [Hold]), and what a caller is told when
+// a call does not succeed ([Error] and the sentinels it unwraps to).
+//
+// It sends nothing and reads no clock. The rules cited in the documentation
+// (C1, H10, E3, ...) are those of holdable/RULES.md.
+//
+// # Annotations
+//
+// A hold is six annotations, written and removed together with the pause field
+// of the object in a single update. Under the default prefix they are:
+//
+//	kubehold.dev/hold-instance   which hold: a whole number, 1 or more
+//	kubehold.dev/hold-holder     who placed it
+//	kubehold.dev/hold-reason     why
+//	kubehold.dev/hold-since      when it was placed, RFC 3339 in UTC
+//	kubehold.dev/hold-found      what the hold found: running, gate or paused
+//	kubehold.dev/hold-uid        the UID of the object it was placed on
+//
+// Two more belong to kinds with a start gate. They are not part of a hold and
+// outlive it:
+//
+//	kubehold.dev/opened          the UID of the object that was opened
+//	kubehold.dev/executions      how many executions it was given, and its UID
+//
+// All of them are bound to the UID of the object they were written on, so that
+// a copy, or an object restored from a backup, carries none (rule H13).
+package meta
