@@ -153,8 +153,8 @@ func (r reader) request(ctx context.Context, ev Event, send func(context.Context
 	return int(t.count.Load()), err
 }
 
-var accessReviews = schema.GroupVersionResource{
-	Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews",
+func accessReviews() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 }
 
 // denied asks the apiserver whether a request that it answered 403 is one that
@@ -166,7 +166,7 @@ func (c *call) denied(err error) bool {
 		return false
 	}
 	review := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": accessReviews.GroupVersion().String(),
+		"apiVersion": accessReviews().GroupVersion().String(),
 		"kind":       "SelfSubjectAccessReview",
 		"spec": map[string]any{"resourceAttributes": map[string]any{
 			"verb": re.Verb, "group": re.Resource.Group, "version": re.Resource.Version,
@@ -174,9 +174,9 @@ func (c *call) denied(err error) bool {
 		}},
 	}}
 	var answer *unstructured.Unstructured
-	ev := Event{Verb: "create", Resource: accessReviews}
+	ev := Event{Verb: "create", Resource: accessReviews()}
 	_, err = reader{c}.request(c.ctx, ev, func(ctx context.Context) (_ metav1.Common, err error) {
-		answer, err = c.engine.client.Resource(accessReviews).Create(ctx, review, metav1.CreateOptions{})
+		answer, err = c.engine.client.Resource(accessReviews()).Create(ctx, review, metav1.CreateOptions{})
 		return answer, err
 	})
 	if err != nil {

@@ -1,0 +1,90 @@
+package holdable
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/retry"
+)
+
+func pods() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+}
+
+// PodRemains reports whether a pod may still have processes (rule R5). It does
+// not if it was never bound to a node, or if its phase is Succeeded or Failed
+// and every container of its spec, init and ephemeral ones too, has a
+// terminated status: a phase alone may have been written by a controller for a
+// node that was lost, and proves nothing.
+//
+// A pod whose object is gone does not remain. Where somebody has deleted it by
+// force, that proves nothing about its node: fence the node before you delete
+// its pods.
+func PodRemains(pod *unstructured.Unstructured) bool {
+	if text(pod, "spec", "nodeName") == "" {
+		return false
+	}
+	if phase := text(pod, "status", "phase"); phase != "Succeeded" && phase != "Failed" {
+		return true
+	}
+	return !terminated(pod, "containers", "containerStatuses") ||
+		!terminated(pod, "initContainers", "initContainerStatuses") ||
+		!terminated(pod, "ephemeralContainers", "ephemeralContainerStatuses")
+}
+
+// terminated reports whether every container of the list in the spec has a
+// terminated status in the list in the status.
+func terminated(pod *unstructured.Unstructured, containers, statuses string) bool {
+	done := map[any]bool{}
+	for _, status := range items(pod, "status", statuses) {
+		state, _ := status["state"].(map[string]any)
+		done[status["name"]] = state["terminated"] != nil
+	}
+	for _, container := range items(pod, "spec", containers) {
+		if !done[container["name"]] {
+			return false
+		}
+	}
+	return true
+}
+
+func text(obj *unstructured.Unstructured, path ...string) string {
+	v, _ := retry.Lookup(obj, path...)
+	s, _ := v.(string)
+	return s
+}
+
+// items returns the maps of a list, in order.
+func items(obj *unstructured.Unstructured, path ...string) []map[string]any {
+	v, _ := retry.Lookup(obj, path...)
+	list, _ := v.([]any)
+	var maps []map[string]any
+	for _, item := range list {
+		if m, ok := item.(map[string]any); ok {
+			maps = append(maps, m)
+		}
+	}
+	return maps
+}
+
+// remaining returns a pod of the named object that remains, "" if none does.
+func remaining(ctx context.Context, r retry.Reader, podsOf func(*unstructured.Unstructured) (string, error), named *unstructured.Unstructured) (string, error) {
+	selector, err := podsOf(named)
+	if err == nil && selector == "" {
+		err = meta.Errorf(meta.ErrRejected, "an empty selector would take every pod of the namespace for the object's")
+	}
+	if err != nil {
+		return "", meta.Errorf(meta.ErrRejected, "the pods of the object cannot be found").Because(err)
+	}
+	found := ""
+	err = r.Each(ctx, pods(), named.GetNamespace(), selector, func(pod *unstructured.Unstructured) bool {
+		if PodRemains(pod) {
+			found = pod.GetName()
+		}
+		return found == ""
+	})
+	return found, err
+}
