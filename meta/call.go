@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -92,7 +92,7 @@ func (r Ref) Check(clusterScoped bool) error {
 		return Invalidf("namespace %q for %q, whose kind is cluster-scoped", r.Namespace, r.Name)
 	}
 	for what, s := range map[string]string{"name": r.Name, "namespace": r.Namespace} {
-		if bad := path.IsValidPathSegmentName(s); len(bad) > 0 {
+		if bad := content.IsPathSegmentName(s); len(bad) > 0 {
 			return Invalidf("%s %q: %s", what, s, strings.Join(bad, ", "))
 		}
 	}
