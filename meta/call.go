@@ -91,9 +91,9 @@ func (r Ref) Check(clusterScoped bool) error {
 	case r.Namespace != "" && clusterScoped:
 		return Invalidf("namespace %q for %q, whose kind is cluster-scoped", r.Namespace, r.Name)
 	}
-	for what, s := range map[string]string{"name": r.Name, "namespace": r.Namespace} {
-		if bad := content.IsPathSegmentName(s); len(bad) > 0 {
-			return Invalidf("%s %q: %s", what, s, strings.Join(bad, ", "))
+	for _, segment := range []struct{ what, s string }{{"namespace", r.Namespace}, {"name", r.Name}} {
+		if bad := content.IsPathSegmentName(segment.s); len(bad) > 0 {
+			return Invalidf("%s %q: %s", segment.what, segment.s, strings.Join(bad, ", "))
 		}
 	}
 	return nil
