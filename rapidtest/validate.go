@@ -1,0 +1,83 @@
+package rapidtest
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateCreate is the validation of a new object.
+func (r *servedResource) validateCreate(obj *unstructured.Unstructured) field.ErrorList {
+	if errs := r.validateType(obj); len(errs) > 0 {
+		return errs
+	}
+	errs := validation.ValidateObjectMetaAccessor(obj, r.Namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if r.Validate != nil {
+		errs = append(errs, r.Validate(obj, nil)...)
+	}
+	return errs
+}
+
+// validateUpdate is the validation of a new version of an object. Metadata that cannot be wrong, because it was there before, is
+// not looked at again: this is what most writes spend most of their time on.
+func (r *servedResource) validateUpdate(obj, old *unstructured.Unstructured) field.ErrorList {
+	var errs field.ErrorList
+	if !plainMetadata(metaOf(obj), metaOf(old)) {
+		errs = r.validateMetadataUpdate(obj, old)
+	}
+	typeErrs := r.validateType(obj)
+	if errs = append(errs, typeErrs...); len(typeErrs) > 0 {
+		return errs
+	}
+	if r.Validate != nil {
+		errs = append(errs, r.Validate(obj, old)...)
+	}
+	return errs
+}
+
+// validateMetadataUpdate checks metadata in the order of the real server, which looks at some of it more than once and says so.
+func (r *servedResource) validateMetadataUpdate(obj, old *unstructured.Unstructured) field.ErrorList {
+	at := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(obj, r.Namespaced, path.ValidatePathSegmentName, at)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
+	return append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
+}
+
+func (r *servedResource) validateType(obj *unstructured.Unstructured) field.ErrorList {
+	var errs field.ErrorList
+	if kind := obj.GetKind(); kind != r.Kind {
+		errs = append(errs, field.Invalid(field.NewPath("kind"), kind, fmt.Sprintf("must be %v", r.Kind)))
+	}
+	if v := obj.GetAPIVersion(); v != r.apiVersion() {
+		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), v, fmt.Sprintf("must be %v", r.apiVersion())))
+	}
+	return errs
+}
+
+// plainMetadata says whether metadata differs from valid older metadata in nothing but valid annotations and what the server sets.
+func plainMetadata(meta, old map[string]any) bool {
+	for _, k := range []string{
+		"name", "namespace", "uid", "generateName", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+		"labels", "finalizers", "ownerReferences",
+	} {
+		if !sameValue(meta[k], old[k]) {
+			return false
+		}
+	}
+	annotations, _ := meta["annotations"].(map[string]any)
+	known, _ := old["annotations"].(map[string]any)
+	size := 0
+	for k, v := range annotations {
+		text, _ := v.(string)
+		size += len(k) + len(text)
+		if _, ok := known[k]; !ok && len(utilvalidation.IsQualifiedName(strings.ToLower(k))) > 0 {
+			return false
+		}
+	}
+	return size <= validation.TotalAnnotationSizeLimitB
+}
