@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
 
 	"github.com/kubehold/kubehold/meta"
@@ -64,7 +64,7 @@ func TestKeysAreDistinctAnnotationKeys(t *testing.T) {
 	seen := map[string]bool{}
 	for _, keys := range []meta.Keys{{}, own} {
 		for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions()) {
-			if bad := validation.IsQualifiedName(key); len(bad) > 0 {
+			if bad := content.IsLabelKey(key); len(bad) > 0 {
 				t.Errorf("%s: %v", key, bad)
 			}
 			seen[key] = true
