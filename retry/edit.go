@@ -54,7 +54,7 @@ func PathString(path []string) string {
 }
 
 // A PathError is a field that cannot be reached: something on the way to it is
-// no map.
+// no map, or it has no path.
 type PathError struct {
 	Path []string
 	// At is the part of Path that holds Value instead of a map.
@@ -63,6 +63,9 @@ type PathError struct {
 }
 
 func (e *PathError) Error() string {
+	if len(e.Path) == 0 {
+		return "an edit without a path"
+	}
 	return fmt.Sprintf("%s: %s is a %T, not an object", PathString(e.Path), PathString(e.At), e.Value)
 }
 
@@ -71,21 +74,23 @@ func (e *PathError) Error() string {
 // only the maps along them are copied, which for a large object is much cheaper
 // than a deep copy.
 func Apply(obj *unstructured.Unstructured, edits []Edit) (*unstructured.Unstructured, error) {
-	root := maps.Clone(obj.Object)
-	owned := map[string]map[string]any{}
+	root := copied(obj.Object)
 	for _, e := range edits {
-		if err := apply(root, owned, e); err != nil {
+		if err := apply(root, e); err != nil {
 			return nil, err
 		}
 	}
 	return &unstructured.Unstructured{Object: root}, nil
 }
 
-// apply makes one edit below root. owned holds, by path, the maps that are
-// copies already.
-func apply(root map[string]any, owned map[string]map[string]any, e Edit) error {
-	m := root
-	for i, field := range e.Path[:len(e.Path)-1] {
+// apply makes one edit in m, which is a copy already, and in copies of the maps
+// below.
+func apply(m map[string]any, e Edit) error {
+	if len(e.Path) == 0 {
+		return &PathError{Value: e.Value}
+	}
+	parents, field := e.Path[:len(e.Path)-1], e.Path[len(e.Path)-1]
+	for i, step := range parents {
 		next, err := child(m, e.Path, i)
 		if err != nil {
 			return err
@@ -93,23 +98,24 @@ func apply(root map[string]any, owned map[string]map[string]any, e Edit) error {
 		if next == nil && e.Value == nil {
 			return nil
 		}
-		at := strings.Join(e.Path[:i+1], "\x00")
-		if owned[at] == nil {
-			owned[at] = maps.Clone(next)
-			if next == nil {
-				owned[at] = map[string]any{}
-			}
-			m[field] = owned[at]
-		}
-		m = owned[at]
+		next = copied(next)
+		m[step] = next
+		m = next
 	}
-	last := e.Path[len(e.Path)-1]
 	if e.Value == nil {
-		delete(m, last)
+		delete(m, field)
 	} else {
-		m[last] = e.Value
+		m[field] = e.Value
 	}
 	return nil
+}
+
+// copied returns a copy of m that can be written to.
+func copied(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return maps.Clone(m)
 }
 
 // child returns the map at path[i] in m, nil if there is none.
@@ -126,9 +132,13 @@ func child(m map[string]any, path []string, i int) (map[string]any, error) {
 }
 
 // Lookup returns the value at path in obj, nil if there is none, or a
-// *PathError. The value is obj's own and must not be changed.
+// *PathError. Without a path it is all of obj. The value is obj's own and must
+// not be changed.
 func Lookup(obj *unstructured.Unstructured, path ...string) (any, error) {
 	m := obj.Object
+	if len(path) == 0 {
+		return m, nil
+	}
 	for i := range path[:len(path)-1] {
 		next, err := child(m, path, i)
 		if err != nil || next == nil {
