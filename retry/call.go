@@ -83,7 +83,7 @@ func (c *call) run() (*unstructured.Unstructured, error) {
 		if ended := c.left(err); ended != nil {
 			return nil, ended
 		}
-		if c.tries > MaxRetries {
+		if c.tries > c.engine.retries {
 			return nil, c.exhausted(err)
 		}
 		if err := c.wait(err); err != nil {

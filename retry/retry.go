@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -33,6 +34,9 @@ type Options struct {
 	// much again at random, if Duration is zero. Its Steps do not matter: how
 	// many tries there are is fixed. A Retry-After that is longer wins (rule T5).
 	Backoff wait.Backoff
+	// Retries is how often a call tries again: MaxRetries if zero, and never
+	// more.
+	Retries int
 	// Observer, if set, is told of every request once its answer is in. It is
 	// called from the goroutine of the call, and holds that call up.
 	Observer func(Event)
@@ -72,6 +76,7 @@ type Engine struct {
 	// counts says that a transmission that was not counted did not take place.
 	counts  bool
 	bound   time.Duration
+	retries int
 	backoff wait.Backoff
 	observe func(Event)
 }
@@ -112,9 +117,13 @@ func NewForClient(client dynamic.Interface, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.Retries < 0 || opts.Retries > MaxRetries {
+		return nil, meta.Invalidf("%d retries: at most %d are allowed", opts.Retries, MaxRetries)
+	}
 	return &Engine{
 		client:  client,
 		bound:   bound,
+		retries: cmp.Or(opts.Retries, MaxRetries),
 		backoff: backoff(opts.Backoff),
 		observe: opts.Observer,
 	}, nil
