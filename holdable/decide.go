@@ -2,6 +2,7 @@ package holdable
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -242,7 +243,7 @@ func (h *Holdable[T]) resume(v view[T], r request, out verdict) (verdict, error)
 	if !h.StartGate {
 		return out, nil
 	}
-	if v.badExecutions != nil {
+	if v.badExecutions != nil || v.executions == math.MaxInt64 {
 		return verdict{}, meta.Errorf(meta.ErrRejected, "the count of executions cannot be raised").Because(v.badExecutions)
 	}
 	out.executions++
