@@ -187,7 +187,7 @@ func (h *Holdable[T]) keepsPaused(v view[T]) string {
 		return "its pause field is left to its owner: " + v.owner
 	case v.hold.Found == meta.FoundPaused:
 		return "the hold found it paused by someone else"
-	case h.StartGate && !v.opened:
+	case !v.opened && (h.StartGate || v.hold.Found == meta.FoundGate):
 		return "it has not been opened, and is back at its start gate"
 	}
 	return ""
