@@ -3,6 +3,7 @@ module github.com/kubehold/kubehold/rapidtest/realstack
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	sigs.k8s.io/yaml v1.6.0

@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 type flags struct {
 	options       stack.Options
 	kubeconfigOut string
-	detach        bool
+	detach, bare  bool
 }
 
 // parseFlags reads the flags of a command that starts or builds a stack.
@@ -82,6 +82,7 @@ func parseFlags(command string, args []string, progress io.Writer) (flags, error
 		set.DurationVar(&o.SlowPods, "slow-pods", 0, "how long a deleted pod takes to end")
 		set.IntVar(&o.APIServerPort, "port", 0, "port of kube-apiserver; 0 is any that is free")
 		set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "`file` to copy the kubeconfig to")
+		set.BoolVar(&f.bare, "bare", false, "make no node, queue and runtime in the whole stack")
 		set.BoolVar(&f.detach, "detach", false, "return once the stack can be used; end it with down")
 	}
 	if err := set.Parse(args); err != nil {

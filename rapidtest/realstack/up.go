@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kubehold/kubehold/rapidtest/realstack/cluster"
 	"github.com/kubehold/kubehold/rapidtest/realstack/internal/lockfile"
 	"github.com/kubehold/kubehold/rapidtest/realstack/stack"
 )
@@ -20,6 +21,9 @@ var errRunning = errors.New(`a stack is up already; "down" ends it`)
 
 // downWait is how long a stack may take to end.
 const downWait = time.Minute
+
+// furnishWait is how long the objects of a fresh stack may take to be ready.
+const furnishWait = time.Minute
 
 // A record tells "down" about the stack that "up" has started.
 type record struct {
@@ -75,6 +79,11 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
+	if !f.bare && !f.options.APIServerOnly {
+		if err := furnish(ctx, s, progress); err != nil {
+			return err
+		}
+	}
 	me.Kubeconfig = s.Kubeconfig()
 	if f.kubeconfigOut != "" {
 		if me.Kubeconfig, err = copyFile(s.Kubeconfig(), f.kubeconfigOut); err != nil {
@@ -88,6 +97,29 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 		return err
 	}
 	return s.Wait(ctx)
+}
+
+// furnish makes what a TrainJob needs to run.
+func furnish(ctx context.Context, s *stack.Stack, progress io.Writer) error {
+	const queue, runtime = "main", "sleep"
+	ctx, cancel := context.WithTimeout(ctx, furnishWait)
+	defer cancel()
+	c, err := cluster.New(s.RESTConfig())
+	if err != nil {
+		return err
+	}
+	if err := c.CreateNodes(ctx, 1); err != nil {
+		return err
+	}
+	if err := c.CreateQueue(ctx, cluster.Queue{Name: queue}); err != nil {
+		return err
+	}
+	if err := c.CreateRuntime(ctx, cluster.Runtime{Name: runtime}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(progress, "one node, LocalQueue %q in namespace %q and ClusterTrainingRuntime %q are there\n",
+		queue, cluster.Namespace, runtime)
+	return err
 }
 
 // copyFile copies a file that is nobody else's business and returns the copy's

@@ -141,7 +141,8 @@ func kwok(v Versions) plan {
 				"--kubeconfig=" + l.kubeconfig(Kwok),
 				"--manage-all-nodes=true",
 				"--node-ip=127.0.0.1",
-				"--node-lease-duration-seconds=40",
+				// Nobody plays a node until the lease of a killed kwok has run out.
+				"--node-lease-duration-seconds=10",
 				"--server-address=" + loopback(port(l)),
 				"--config=" + configFile(l, Kwok),
 			}

@@ -146,7 +146,8 @@ func controllerManager(v Versions) plan {
 		args: func(l *layout) []string {
 			return append(controlLoops(l, ControllerManager, port(l)),
 				"--controllers=job-controller,garbage-collector-controller,namespace-controller,"+
-					"pod-garbage-collector-controller,node-lifecycle-controller,taint-eviction-controller")
+					"pod-garbage-collector-controller,node-lifecycle-controller,taint-eviction-controller,"+
+					"clusterrole-aggregation-controller")
 		},
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kubehold/kubehold/rapidtest/realstack/internal/proc"
 )
 
 // quitDelay is how long an interrupted go command may take to clean up.
-const quitDelay = 5 * time.Second
+const quitDelay = 10 * time.Second
 
 // An Error is a go command that failed, with what it printed.
 type Error struct {
@@ -44,7 +45,7 @@ func Run(ctx context.Context, dir, tmp string, args ...string) ([]byte, error) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errOut
 	cmd.Env = environment(tmp)
 	cmd.SysProcAttr = proc.Attributes()
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Cancel = func() error { return interruptGroup(cmd.Process.Pid) }
 	cmd.WaitDelay = quitDelay
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -55,6 +56,10 @@ func Run(ctx context.Context, dir, tmp string, args ...string) ([]byte, error) {
 	}
 	return out.Bytes(), nil
 }
+
+// interruptGroup interrupts a go command and the compilers that it runs, which
+// share a process group that is theirs alone. The go command then clears up.
+func interruptGroup(leader int) error { return syscall.Kill(-leader, syscall.SIGINT) }
 
 // environment is the caller's, so that its proxy and caches apply, without the
 // settings that would make the go command look at the caller's own module.

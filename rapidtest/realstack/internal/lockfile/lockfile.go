@@ -59,6 +59,12 @@ func Wait(ctx context.Context, path string, busy func()) (*Lock, error) {
 	}
 }
 
-// Release gives the lock back. The file stays: to remove it here would let two
-// processes hold "the" lock on two different files of the same name.
-func (l *Lock) Release() error { return l.file.Close() }
+// Release gives the lock back; to do so again does nothing. The file stays: to
+// remove it here would let two processes hold "the" lock on two different files
+// of the same name.
+func (l *Lock) Release() error {
+	if err := l.file.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

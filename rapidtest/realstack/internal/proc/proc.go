@@ -41,7 +41,8 @@ func Start(spec Spec) (*Process, error) {
 	defer func() { _ = log.Close() }()
 
 	cmd := exec.Command(spec.Path, spec.Args...)
-	cmd.Env, cmd.Dir = spec.Env, spec.Dir
+	cmd.Env = append([]string{}, spec.Env...) // nil would mean the parent's
+	cmd.Dir = spec.Dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = Attributes()
 
