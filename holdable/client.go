@@ -62,9 +62,9 @@ type Receipt struct {
 // Capabilities is what a probe has found out about an installation. A
 // probe.Report is one.
 type Capabilities interface {
-	// Unavailable returns why op cannot work for the kind here, "" if nothing
-	// is known against it.
-	Unavailable(kind string, op meta.Op) string
+	// Unavailable returns why op cannot work on an object, of which the kind and
+	// the namespace matter, "" if nothing is known against it.
+	Unavailable(object meta.Object, op meta.Op) string
 }
 
 // Options configure a Client. The zero value is ready for use.
@@ -165,7 +165,7 @@ func (c *Client[T]) check(op meta.Op, ref meta.Ref) error {
 	if c.can == nil {
 		return nil
 	}
-	if why := c.can.Unavailable(c.kind.GroupVersionKind().Kind, op); why != "" {
+	if why := c.can.Unavailable(c.named(ref), op); why != "" {
 		return meta.Errorf(meta.ErrUnsupported, "%s", why)
 	}
 	return nil

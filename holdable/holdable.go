@@ -126,6 +126,11 @@ type Kind interface {
 	Check() error
 	// Connect returns a holder for the kind.
 	Connect(*retry.Engine, Options) (Holder, error)
+	// Describe returns the kind without the type of its pause field.
+	Describe() Description
+	// Direct returns the kind of which callers name the held object itself:
+	// the kind itself, unless Holdable.Of is set.
+	Direct() Kind
 }
 
 // GroupVersionKind returns the kind that callers name.

@@ -46,12 +46,8 @@ func (h *Holdable[T]) view(keys meta.Keys, obj *unstructured.Unstructured) view[
 		beingDeleted:   obj.GetDeletionTimestamp() != nil,
 		ended:          ask(h.Ended, obj),
 		deactivated:    ask(h.Deactivated, obj),
+		owner:          h.ownerOf(obj),
 		lacksTheParent: h.Pause.RequireParent && !h.Pause.hasParent(obj),
-	}
-	for _, owner := range h.Owners {
-		if v.owner == "" {
-			v.owner = owner(obj)
-		}
 	}
 	v.value, v.present, v.badType = h.Pause.read(obj)
 	v.paused = v.badType == nil && v.value == h.Pause.Held
