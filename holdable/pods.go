@@ -38,13 +38,15 @@ func PodRemains(pod *unstructured.Unstructured) bool {
 // terminated reports whether every container of the list in the spec has a
 // terminated status in the list in the status.
 func terminated(pod *unstructured.Unstructured, containers, statuses string) bool {
-	done := map[any]bool{}
+	done := map[string]bool{}
 	for _, status := range items(pod, "status", statuses) {
+		name, _ := status["name"].(string)
 		state, _ := status["state"].(map[string]any)
-		done[status["name"]] = state["terminated"] != nil
+		before, twice := done[name]
+		done[name] = state["terminated"] != nil && (before || !twice)
 	}
 	for _, container := range items(pod, "spec", containers) {
-		if !done[container["name"]] {
+		if name, ok := container["name"].(string); !ok || !done[name] {
 			return false
 		}
 	}
