@@ -1,6 +1,7 @@
 package holdable
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -165,7 +166,7 @@ func TestDrainedFailsWithTheList(t *testing.T) {
 	in := Inspection{Drained: DrainedUnknown}
 	c := &Client[bool]{kind: kind}
 	named := object(map[string]any{"name": "m", "namespace": "ns", "uid": "u"}, nil)
-	if err := c.drained(&in, &finder[bool]{kind: &c.kind, namedRead: named})(t.Context(), broken{}); err != errBroken {
+	if err := c.drained(&in, &finder[bool]{kind: &c.kind, namedRead: named})(t.Context(), broken{}); !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
 	}
 	if in.Drained != DrainedUnknown {

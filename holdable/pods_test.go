@@ -188,7 +188,7 @@ func TestPodsGone(t *testing.T) {
 			if err := gone(t.Context(), objects{pods(): {ended(pod("a", "Failed"))}}); err != nil {
 				t.Errorf("none remains: got %v", err)
 			}
-			if err := gone(t.Context(), broken{}); err != errBroken {
+			if err := gone(t.Context(), broken{}); !errors.Is(err, errBroken) {
 				t.Errorf("the list failed: got %v", err)
 			}
 		})
