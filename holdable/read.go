@@ -2,10 +2,10 @@ package holdable
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // What follows are the pieces that descriptors are made of.
@@ -66,12 +66,12 @@ func OwnedByLabel(controller, label, advice string) Owner {
 
 // OwnedByController returns an Owner for the parents that write the pause
 // fields of the objects they control. kinds are written as Kind.group, e.g.
-// JobSet.jobset.x-k8s.io.
+// JobSet.jobset.x-k8s.io, or as Kind alone for the core group.
 func OwnedByController(kinds ...string) Owner {
 	return func(obj *unstructured.Unstructured) string {
 		ref := controller(obj)
-		group, _, _ := strings.Cut(ref.APIVersion, "/")
-		if !slices.Contains(kinds, ref.Kind+"."+group) {
+		kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+		if !slices.Contains(kinds, kind.String()) {
 			return ""
 		}
 		return ref.Kind + " " + ref.Name + " owns it (controller ownerReference); hold that instead"
