@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,7 +65,7 @@ func deactivated(workload *unstructured.Unstructured) string {
 			continue
 		}
 		if c.Type == "DeactivationTarget" {
-			return cause(c.Reason)
+			return cmp.Or(cause(c.Reason), c.Type)
 		}
 		if reason, by := strings.CutPrefix(c.Reason, "DeactivatedDueTo"); by && inactive && c.Type == "Evicted" {
 			return cause(reason)
