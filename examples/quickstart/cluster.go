@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/samber/lo"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// world opens the cluster that the command line names.
+func (t target) world(ctx context.Context) (*world, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: t.kubeconfig}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: t.context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+	}
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+	}
+	name := raw.CurrentContext
+	if t.context != "" {
+		name = t.context
+	}
+	return clusterWorld(ctx, config, name, t.namespace)
+}
+
+// clusterWorld makes a world of a namespace on a real cluster, or, with no name
+// given, in a namespace that it makes. Until everything is known to be there
+// that the story needs, it changes nothing; what it has made when it fails
+// later is removed again.
+func clusterWorld(ctx context.Context, config *rest.Config, name, namespace string) (*world, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 100, 200 // the story's waits are many small reads
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	run := utilrand.String(5)
+	w := &world{
+		config:    config,
+		client:    client,
+		namespace: namespace,
+		run:       run,
+		queue:     "kubehold-quickstart-" + run,
+		runtime:   "kubehold-quickstart-" + run,
+		patience:  time.Minute,
+		pace:      200 * time.Millisecond,
+		watch:     time.Second,
+		farewell:  " All that this run has made is removed.",
+	}
+	if namespace != "" {
+		w.suffix = "-" + run
+	}
+	p := &preflight{config: config, client: client, namespace: namespace}
+	if err := p.check(ctx); err != nil {
+		return nil, fmt.Errorf("%w; nothing was changed", err)
+	}
+	w.cleanUp = w.removeAll
+	if err := w.furnish(ctx, p.signs); err != nil {
+		if left := w.close(context.WithoutCancel(ctx)); left != nil {
+			return nil, errors.Join(err, left)
+		}
+		return nil, fmt.Errorf("%w; what this run had made is removed", err)
+	}
+	where := fmt.Sprintf("namespace %s of %s", w.namespace, name)
+	w.place = fmt.Sprintf("Here, all of that happens in %s. %s", where, w.cast.played())
+	return w, nil
+}
+
+// furnish makes what the jobs of the story need, and finds out who is to be
+// played.
+func (w *world) furnish(ctx context.Context, signs signs) error {
+	if w.namespace == "" {
+		ns := w.object(namespaces(), "Namespace", "", map[string]any{})
+		ns.SetGenerateName("kubehold-quickstart-")
+		made, err := w.make(ctx, namespaces(), w.client.Resource(namespaces()), ns)
+		if err != nil {
+			return err
+		}
+		w.namespace = made.GetName()
+	}
+	if err := w.createRuntime(ctx); err != nil {
+		return err
+	}
+	runs, err := w.whoRuns(ctx, signs)
+	if err != nil {
+		return fmt.Errorf("finding out whether Kueue and Trainer run: %w", err)
+	}
+	own := ownClient(w.client, w.run, lo.Map(jobNames(), func(name string, _ int) string { return w.job(name) }))
+	if !runs.trainer {
+		w.cast.playTrainer(own, w.namespace, "-"+w.run)
+	}
+	if !runs.kueue {
+		w.cast.playKueue(own, w.namespace)
+		return nil
+	}
+	return w.createQueue(ctx)
+}
+
+// createRuntime makes the TrainingRuntime of the jobs: two pods that sleep.
+func (w *world) createRuntime(ctx context.Context) error {
+	gvr := ofTrainer("trainingruntimes")
+	container := map[string]any{
+		"name": "node", "image": "busybox", "command": []any{"sleep", "1h"},
+		"resources": map[string]any{"requests": map[string]any{"cpu": "10m"}},
+	}
+	runtime := w.object(gvr, "TrainingRuntime", w.runtime, map[string]any{
+		"mlPolicy": map[string]any{"numNodes": int64(2)},
+		"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{map[string]any{
+			"name": "node",
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+				"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+					"containers": []any{container}, "terminationGracePeriodSeconds": int64(1),
+				}}},
+			},
+		}}}},
+	})
+	_, err := w.make(ctx, gvr, w.in(gvr), runtime)
+	return err
+}
+
+// createQueue makes a LocalQueue, with a ClusterQueue and a ResourceFlavor of its
+// own, for a Kueue that runs.
+func (w *world) createQueue(ctx context.Context) error {
+	flavors, shared, local := ofKueue("resourceflavors"), ofKueue("clusterqueues"), ofKueue("localqueues")
+	flavor := w.object(flavors, "ResourceFlavor", w.queue, map[string]any{})
+	if _, err := w.make(ctx, flavors, w.client.Resource(flavors), flavor); err != nil {
+		return err
+	}
+	queue := w.object(shared, "ClusterQueue", w.queue, map[string]any{
+		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": w.namespace}},
+		"resourceGroups": []any{map[string]any{
+			"coveredResources": []any{"cpu"},
+			"flavors": []any{map[string]any{
+				"name":      w.queue,
+				"resources": []any{map[string]any{"name": "cpu", "nominalQuota": "1"}},
+			}},
+		}},
+	})
+	if _, err := w.make(ctx, shared, w.client.Resource(shared), queue); err != nil {
+		return err
+	}
+	_, err := w.make(ctx, local, w.in(local), w.object(local, "LocalQueue", w.queue, map[string]any{"clusterQueue": w.queue}))
+	return err
+}

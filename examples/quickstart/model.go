@@ -1,0 +1,36 @@
+package main
+
+import (
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kubehold/kubehold/rapidtest"
+)
+
+// modelWorld is a world in memory, in which this program plays everybody.
+func modelWorld() (*world, error) {
+	server := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.Pods())
+	return worldOn(server)
+}
+
+func worldOn(server *rapidtest.Server) (*world, error) {
+	w := &world{
+		place:     "Here, all of that happens to a model of an apiserver, in memory.",
+		config:    server.RESTConfig("quickstart"),
+		namespace: "demo",
+		run:       "model",
+		queue:     "main",
+		runtime:   "sleep",
+		patience:  20 * time.Second,
+		pace:      5 * time.Millisecond,
+	}
+	var err error
+	w.client, err = dynamic.NewForConfig(w.config)
+	if err != nil {
+		return nil, err
+	}
+	w.cast.playKueue(w.client, w.namespace)
+	w.cast.playTrainer(w.client, w.namespace, "")
+	return w, nil
+}
