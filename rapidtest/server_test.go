@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubehold/kubehold/rapidtest"
 )
@@ -34,7 +35,9 @@ func faces() []face {
 			return s.Dynamic("alice", mws...)
 		}},
 		{"HTTP", func(t *testing.T, s *rapidtest.Server, mws ...rapidtest.Middleware) dynamic.Interface {
-			c, err := dynamic.NewForConfig(s.RESTConfig("alice", mws...))
+			cfg := s.RESTConfig("alice", mws...)
+			cfg.WarningHandler = rest.NoWarnings{}
+			c, err := dynamic.NewForConfig(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
