@@ -26,10 +26,11 @@ func (e *Engine) Do(ctx context.Context, deadline time.Time, op Op) (Result, err
 	until := time.Now().Add(time.Until(deadline))
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	c := &call{engine: e, op: op, ctx: ctx, until: until, backoff: e.backoff}
-	if deadline.IsZero() {
-		return Result{}, c.fail(meta.Invalidf("no deadline"))
+	c := &call{engine: e, op: op, ctx: ctx, until: until}
+	if err := c.invalid(deadline); err != nil {
+		return Result{}, c.fail(err)
 	}
+	c.backoff = e.backoff
 	obj, err := c.run()
 	if err != nil {
 		return Result{}, c.fail(err)
@@ -70,6 +71,19 @@ func (p passing) Unwrap() error { return p.error }
 
 func isPassing(err error) bool { return errors.As(err, new(passing)) }
 
+// invalid refuses what cannot be run (rule C1).
+func (c *call) invalid(deadline time.Time) error {
+	switch {
+	case c.engine == nil || c.engine.client == nil:
+		return meta.Invalidf("an Engine that New did not make")
+	case deadline.IsZero():
+		return meta.Invalidf("no deadline")
+	case c.op.Read == nil || c.op.Decide == nil:
+		return meta.Invalidf("an Op without a Read or a Decide")
+	}
+	return nil
+}
+
 func (c *call) run() (*unstructured.Unstructured, error) {
 	for {
 		if err := c.left(nil); err != nil {
@@ -101,6 +115,9 @@ func (c *call) try() (*unstructured.Unstructured, error) {
 		return c.send()
 	}
 	read, err := c.op.Read(c.ctx, reader{c})
+	if err == nil {
+		err = identified(read)
+	}
 	if err != nil {
 		return nil, c.readFailed(err)
 	}
@@ -148,7 +165,11 @@ func (c *call) settle(read *unstructured.Unstructured) (landed bool, err error) 
 		return false, meta.Errorf(meta.ErrRejected,
 			"the update was answered 409, but the object is still at resourceVersion %s: not a conflict", now.GetResourceVersion())
 	}
-	landed = c.open && now == read && now.GetUID() == c.write.base.GetUID() && len(Missing(now, c.write.edits)) == 0
+	there := now == read && now.GetUID() == c.write.base.GetUID() && len(Missing(now, c.write.edits)) == 0
+	landed = c.open && there
+	// What lies there may be this call's all the same, if something between here
+	// and the apiserver sent the update twice.
+	c.doubted = c.doubted || there
 	c.open, c.refused = false, false
 	return landed, nil
 }
@@ -158,25 +179,49 @@ func (c *call) settle(read *unstructured.Unstructured) (landed bool, err error) 
 // name, which tells nothing of the first.
 func (c *call) written(read *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	base := c.write.base
-	if read.GetName() == base.GetName() {
+	if read.GetName() == base.GetName() && read.GetNamespace() == base.GetNamespace() {
 		return read, nil
 	}
+	return c.readWritten()
+}
+
+// readWritten reads the object of the last write, nil if it is gone.
+func (c *call) readWritten() (*unstructured.Unstructured, error) {
+	base := c.write.base
 	now, err := reader{c}.Get(c.ctx, c.op.Resource, base.GetNamespace(), base.GetName())
-	if err != nil && c.isGone(err) {
+	switch {
+	case err == nil:
+		return now, identified(now)
+	case c.isGone(err):
 		return nil, nil
 	}
-	return now, err
+	return nil, err
 }
 
 func sameVersion(a, b *unstructured.Unstructured) bool {
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
 }
 
-// readFailed looks at a failed read for what it says of an open fate: that the
-// object is gone settles it (rule T3).
+// identified is an error if obj has no UID or no resourceVersion, without which
+// an update has no precondition (rule T1).
+func identified(obj *unstructured.Unstructured) error {
+	if obj == nil || obj.GetUID() == "" || obj.GetResourceVersion() == "" {
+		return meta.Errorf(meta.ErrRejected, "what was read is no stored object: it has no UID or no resourceVersion")
+	}
+	return nil
+}
+
+// readFailed settles an open fate where a read failed for good (rule T3): by the
+// failure itself, if it says that the object is gone, or else by a look at the
+// object, of which the failure may say nothing.
 func (c *call) readFailed(err error) error {
-	if c.write != nil && c.isGone(err) {
+	switch {
+	case !c.open || isPassing(err):
+	case c.isGone(err):
 		c.open = false
+	default:
+		now, unread := c.readWritten()
+		c.open = unread != nil || now != nil && sameVersion(now, c.write.base)
 	}
 	return err
 }
@@ -212,7 +257,7 @@ func (c *call) send() (*unstructured.Unstructured, error) {
 		return nil, passing{err}
 	case code >= 400 && code < 500:
 		c.doubt(sent != 1)
-		if sent == 1 && c.isGone(err) {
+		if c.isGone(err) {
 			c.open = false
 		}
 		return nil, err
@@ -238,6 +283,10 @@ func (c *call) doubt(so bool) {
 // (rule T7). An answer whose resourceVersion did not move closes the fate of no
 // other transmission.
 func (c *call) accepted(answer *unstructured.Unstructured, sent int) (*unstructured.Unstructured, error) {
+	if answer.GetUID() != c.write.base.GetUID() || answer.GetResourceVersion() == "" {
+		c.doubt(true)
+		return nil, passing{meta.Errorf(meta.ErrRejected, "the answer to the update is not the object: kind %q, UID %q", answer.GetKind(), answer.GetUID())}
+	}
 	undone := Missing(answer, c.write.edits)
 	if sameVersion(answer, c.write.base) {
 		c.doubt(sent != 1)
@@ -256,7 +305,7 @@ func (c *call) accepted(answer *unstructured.Unstructured, sent int) (*unstructu
 
 // exhausted is the end of a call that has no tries left (rule T2).
 func (c *call) exhausted(err error) error {
-	kind := lo.Ternary(statusCode(err) == http.StatusConflict, meta.ErrConflict, meta.ErrRejected)
+	kind := lo.Ternary(apierrors.IsConflict(err), meta.ErrConflict, meta.ErrRejected)
 	return meta.Errorf(kind, "no try is left").Because(err)
 }
 
@@ -326,7 +375,7 @@ func (c *call) classify(err error) *meta.Error {
 	}
 	kind := meta.ErrRejected
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err):
 		kind = meta.ErrMissing
 	case c.denied(err):
 		kind = meta.ErrForbidden

@@ -133,6 +133,12 @@ func (r reader) request(ctx context.Context, ev Event, send func(context.Context
 	if err := r.left(nil); err != nil {
 		return 0, err
 	}
+	if ctx != r.ctx { // of a Read's own making: it ends with the call all the same
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, r.until)
+		defer cancel()
+		defer context.AfterFunc(r.ctx, cancel)()
+	}
 	ctx, t := withTransmission(ctx)
 	ev.Sent = time.Now()
 	answer, err := send(ctx)

@@ -50,7 +50,8 @@ var errSecond = errors.New("not sent again: one request is one transmission")
 //     kept the request waiting.
 //
 // It sits below every other wrapper of cfg, next to the wire. Requests of
-// others that use the same config pass untouched.
+// others that use the same config pass untouched. So would the engine's own if a
+// wrapper replaced their context: it must pass on the one that it was given.
 func WithTransport(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	ours := func(next http.RoundTripper) http.RoundTripper { return &onceTransport{next} }
@@ -107,7 +108,7 @@ func expired(ctx context.Context) error {
 // parseRetryAfter reads both forms of the header: seconds, or a date.
 func parseRetryAfter(s string) time.Duration {
 	const longest = 24 * 60 * 60
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n > 0 {
+	if n, err := strconv.ParseInt(s, 10, 64); n > 0 && (err == nil || errors.Is(err, strconv.ErrRange)) {
 		return time.Duration(min(n, longest)) * time.Second
 	}
 	if at, err := http.ParseTime(s); err == nil {
