@@ -73,19 +73,17 @@ func (c *cast) repair() {
 	}
 }
 
-// played says which parts are, for the reader.
+// played says who is, for the reader.
 func (c *cast) played() string {
-	var parts []string
-	if c.kueue != nil {
-		parts = append(parts, "Kueue")
-	}
-	if c.trainer != nil {
-		parts = append(parts, "Trainer and the nodes")
-	}
-	if len(parts) == 0 {
+	switch {
+	case c.kueue == nil && c.trainer == nil:
 		return "Kueue and Trainer run there, and the story waits for them."
+	case c.kueue == nil:
+		return "Kueue runs there, and this program plays Trainer and the nodes."
+	case c.trainer == nil:
+		return "Trainer runs there, and this program plays Kueue."
 	}
-	return fmt.Sprintf("This program plays the parts of %s.", strings.Join(parts, ", and of "))
+	return "This program plays Kueue, Trainer and the nodes."
 }
 
 // An onlyOurs is a dynamic client whose lists have nothing of anybody else's, so

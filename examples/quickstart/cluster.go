@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,23 +14,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// world opens the cluster that the command line names.
-func (t target) world(ctx context.Context) (*world, error) {
+// config reads the kubeconfig. It returns the name of the context as well.
+func (t target) config() (*rest.Config, string, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: t.kubeconfig}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: t.context})
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+		return nil, "", err
 	}
 	raw, err := loader.RawConfig()
-	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
-	}
-	name := raw.CurrentContext
-	if t.context != "" {
-		name = t.context
-	}
-	return clusterWorld(ctx, config, name, t.namespace)
+	return config, cmp.Or(t.context, raw.CurrentContext), err
 }
 
 // clusterWorld makes a world of a namespace on a real cluster, or, with no name
@@ -49,13 +43,12 @@ func clusterWorld(ctx context.Context, config *rest.Config, name, namespace stri
 		client:    client,
 		namespace: namespace,
 		run:       run,
-		queue:     "kubehold-quickstart-" + run,
-		runtime:   "kubehold-quickstart-" + run,
 		patience:  time.Minute,
-		pace:      200 * time.Millisecond,
+		pace:      100 * time.Millisecond,
 		watch:     time.Second,
 		farewell:  " All that this run has made is removed.",
 	}
+	w.queue, w.runtime = w.ownName(), w.ownName()
 	if namespace != "" {
 		w.suffix = "-" + run
 	}
@@ -70,22 +63,22 @@ func clusterWorld(ctx context.Context, config *rest.Config, name, namespace stri
 		}
 		return nil, fmt.Errorf("%w; what this run had made is removed", err)
 	}
-	where := fmt.Sprintf("namespace %s of %s", w.namespace, name)
-	w.place = fmt.Sprintf("Here, all of that happens in %s. %s", where, w.cast.played())
+	w.place = fmt.Sprintf("Here, all of that happens in namespace %s of the cluster %s. %s", w.namespace, name, w.cast.played())
 	return w, nil
 }
+
+// ownName is the name of everything that a run makes once, the jobs aside.
+func (w *world) ownName() string { return "kubehold-quickstart-" + w.run }
 
 // furnish makes what the jobs of the story need, and finds out who is to be
 // played.
 func (w *world) furnish(ctx context.Context, signs signs) error {
 	if w.namespace == "" {
-		ns := w.object(namespaces(), "Namespace", "", map[string]any{})
-		ns.SetGenerateName("kubehold-quickstart-")
-		made, err := w.make(ctx, namespaces(), w.client.Resource(namespaces()), ns)
-		if err != nil {
+		ns := w.object(namespaces(), "Namespace", w.ownName(), map[string]any{})
+		if err := w.make(ctx, namespaces(), w.client.Resource(namespaces()), ns); err != nil {
 			return err
 		}
-		w.namespace = made.GetName()
+		w.namespace = ns.GetName()
 	}
 	if err := w.createRuntime(ctx); err != nil {
 		return err
@@ -124,8 +117,7 @@ func (w *world) createRuntime(ctx context.Context) error {
 			},
 		}}}},
 	})
-	_, err := w.make(ctx, gvr, w.in(gvr), runtime)
-	return err
+	return w.make(ctx, gvr, w.in(gvr), runtime)
 }
 
 // createQueue makes a LocalQueue, with a ClusterQueue and a ResourceFlavor of its
@@ -133,7 +125,7 @@ func (w *world) createRuntime(ctx context.Context) error {
 func (w *world) createQueue(ctx context.Context) error {
 	flavors, shared, local := ofKueue("resourceflavors"), ofKueue("clusterqueues"), ofKueue("localqueues")
 	flavor := w.object(flavors, "ResourceFlavor", w.queue, map[string]any{})
-	if _, err := w.make(ctx, flavors, w.client.Resource(flavors), flavor); err != nil {
+	if err := w.make(ctx, flavors, w.client.Resource(flavors), flavor); err != nil {
 		return err
 	}
 	queue := w.object(shared, "ClusterQueue", w.queue, map[string]any{
@@ -146,9 +138,8 @@ func (w *world) createQueue(ctx context.Context) error {
 			}},
 		}},
 	})
-	if _, err := w.make(ctx, shared, w.client.Resource(shared), queue); err != nil {
+	if err := w.make(ctx, shared, w.client.Resource(shared), queue); err != nil {
 		return err
 	}
-	_, err := w.make(ctx, local, w.in(local), w.object(local, "LocalQueue", w.queue, map[string]any{"clusterQueue": w.queue}))
-	return err
+	return w.make(ctx, local, w.in(local), w.object(local, "LocalQueue", w.queue, map[string]any{"clusterQueue": w.queue}))
 }

@@ -37,6 +37,7 @@ func kueueMode(_ context.Context, w *world) (chapter, error) {
 			first.loses(lostNode{
 				begins:    []step{{"ana", "creates it, in a queue", first.queued(nil)}},
 				stopped:   []step{{"Kueue", "evicts its Workload", act(first.evicted).and(first.jobUntouched)}},
+				gate:      "the client has looked: there is no readmission gate here",
 				restarted: []step{{"Kueue", "admits its Workload again", first.admitted}},
 			}),
 			second.runsOut(),
@@ -143,10 +144,7 @@ func (t *tale) runsOut() scene {
 			{"ana", "creates it, for 3 seconds", t.queued(map[string]string{timeLimit: timeLimitSeconds})},
 			{"Kueue", "ends it: its time is up", t.timeIsUp(byKueue)},
 			{"red", "Hold(1), on top of that", t.red.hold(t.name, 1, "the budget is spent").comesTo(holdable.Placed, 0)},
-			{"red", "Inspect", func(ctx context.Context) (string, error) {
-				answer, err := t.comesToStand(holdable.Held, 1, byKueue)(ctx)
-				return answer + "\nbeside it, by Kueue: " + timeLimitCause, err
-			}},
+			{"red", "Inspect", t.comesToStand(holdable.Held, 1, byKueue).saying("beside it, by Kueue: " + timeLimitCause)},
 			{"red", "Release(1)", t.red.release(t.name, 1).comesTo(holdable.KeptPaused, 0).
 				and(t.stands(holdable.Deactivated, 0), t.startsNothing)},
 		},

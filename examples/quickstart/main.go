@@ -39,13 +39,15 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err != nil {
 		return 2
 	}
-	w, err := modelWorld()
-	if where.kubeconfig != "" {
-		w, err = where.world(ctx)
-	}
+	w, err := where.world(ctx)
 	if err == nil {
 		err = perform(ctx, w, out)
 	}
+	return status(err, errs)
+}
+
+// status is the exit status of a story that ended with err.
+func status(err error, errs io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(errs, "quickstart:", err)
 		return 1
@@ -56,6 +58,18 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 // A target is the cluster that the command line names; the zero target is the
 // model.
 type target struct{ kubeconfig, context, namespace string }
+
+// world opens the world that the command line names.
+func (t target) world(ctx context.Context) (*world, error) {
+	if t.kubeconfig == "" {
+		return modelWorld()
+	}
+	config, name, err := t.config()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+	}
+	return clusterWorld(ctx, config, name, t.namespace)
+}
 
 func parse(args []string, errs io.Writer) (target, error) {
 	var t target

@@ -16,7 +16,7 @@ func modelWorld() (*world, error) {
 
 func worldOn(server *rapidtest.Server) (*world, error) {
 	w := &world{
-		place:     "Here, all of that happens to a model of an apiserver, in memory.",
+		place:     "Here, all of that happens to a model of an apiserver, in memory. ",
 		config:    server.RESTConfig("quickstart"),
 		namespace: "demo",
 		run:       "model",
@@ -32,5 +32,6 @@ func worldOn(server *rapidtest.Server) (*world, error) {
 	}
 	w.cast.playKueue(w.client, w.namespace)
 	w.cast.playTrainer(w.client, w.namespace, "")
+	w.place += " " + w.cast.played()
 	return w, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -34,17 +35,16 @@ type made struct {
 	name   string
 }
 
-// make creates an object and remembers to remove it.
-func (w *world) make(ctx context.Context, gvr schema.GroupVersionResource, client dynamic.ResourceInterface, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	answer, err := client.Create(ctx, obj, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-	if err != nil {
-		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // no answer: it may be there all the same
-			w.made = append(w.made, made{client, gvr, obj.GetName()})
-		}
-		return nil, fmt.Errorf("making a %s: %w", obj.GetKind(), err)
+// make creates an object and remembers to remove it, unless it was refused: no
+// answer, or one that says nothing, leaves it open whether the object is there.
+func (w *world) make(ctx context.Context, gvr schema.GroupVersionResource, client dynamic.ResourceInterface, obj *unstructured.Unstructured) error {
+	_, err := client.Create(ctx, obj, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
+		return fmt.Errorf("making a %s: %w", obj.GetKind(), err)
 	}
-	w.made = append(w.made, made{client, gvr, answer.GetName()})
-	return answer, nil
+	w.made = append(w.made, made{client, gvr, obj.GetName()})
+	return err
 }
 
 // removeAll removes all that a run has made in a real cluster, and waits until it
@@ -54,9 +54,7 @@ func (w *world) removeAll(ctx context.Context) error {
 	defer cancel()
 	errs := []error{w.removeJobs(ctx)}
 	for _, m := range slices.Backward(w.made) {
-		if m.name != "" {
-			errs = append(errs, w.removeMade(ctx, m))
-		}
+		errs = append(errs, w.removeMade(ctx, m))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("not all that this run has made could be removed; it has the label %s=%s: %w", runLabel, w.run, err)

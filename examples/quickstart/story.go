@@ -31,6 +31,14 @@ func (a act) and(checks ...check) act {
 	}
 }
 
+// saying is an act with something to add to its answer.
+func (a act) saying(more string) act {
+	return func(ctx context.Context) (string, error) {
+		answer, err := a(ctx)
+		return strings.TrimSpace(answer + "\n" + more), err
+	}
+}
+
 // A step is one line of the story.
 type step struct {
 	who, does string
@@ -57,6 +65,9 @@ func unlike(want, seen string) error { return fmt.Errorf("told: %s\nseen: %s", w
 func perform(ctx context.Context, w *world, out io.Writer) error {
 	t := &teller{out: out}
 	err := tell(ctx, w, t)
+	if w.cleanUp != nil {
+		t.printf("\nRemoving what this run has made ...\n")
+	}
 	if left := w.close(context.WithoutCancel(ctx)); left != nil {
 		return errors.Join(err, left)
 	}

@@ -113,11 +113,14 @@ func refusal(err error, as meta.Sentinel, more ...func(*meta.Error) bool) (strin
 	if !ok {
 		return "", unlike("refused: "+string(as)+", nothing written", err.Error())
 	}
-	text := "refused: " + string(e.Kind)
-	if len(e.Pods) > 0 {
-		return text + ": " + strings.Join(e.Pods, ", "), nil
+	words := []string{"refused", string(e.Kind), e.Detail}
+	switch {
+	case len(e.Pods) > 0:
+		words[2] = strings.Join(e.Pods, ", ")
+	case e.Kind == meta.ErrRejected: // which says no more than refused
+		words = []string{"refused", e.Detail}
 	}
-	return text + ": " + e.Detail, nil
+	return strings.Join(words, ": "), nil
 }
 
 // overtakenBy says that this instance is in force.

@@ -165,7 +165,11 @@ func (t *tale) stopsPods(ctx context.Context) (string, error) {
 func (t *tale) losesNode(ctx context.Context) (string, error) {
 	var err error
 	t.lost, err = t.loseNode(ctx, t.name)
-	return "nobody hears of " + t.lost + " any more", err
+	answer := t.lostNode() + ", and with it " + t.lost
+	if t.cast.kubelet == nil {
+		answer += "\nboth made up: no node of this cluster is touched"
+	}
+	return answer, err
 }
 
 // powersOff is the act of making sure that nothing runs on the lost node.
@@ -186,6 +190,7 @@ type lostNode struct {
 	stopped    []step // what happens when the first hold lies
 	restarted  []step // what happens when the last one is lifted
 	executions int64  // A, when it runs again; 0 where the mode does not count
+	gate       string // what there is to say about who waits for the pods
 }
 
 // loses tells how a job survives the loss of its node.
@@ -193,7 +198,7 @@ func (t *tale) loses(mode lostNode) scene {
 	heldBy2 := t.stands(holdable.Held, 2)
 	steps := slices.Concat(mode.begins, []step{
 		{"Trainer", "starts its pods", t.startsPods},
-		{t.lostNode(), "is lost", t.losesNode},
+		{"a node", "is lost", t.losesNode},
 		{"red", "Hold(1), on a slow line", t.late.leaves},
 		{"red", "Hold(1), on another line", t.red.hold(t.name, 1, nodeLost).comesTo(holdable.Placed, max(mode.executions-1, 0)).
 			and(t.stands(holdable.Held, 1))},
@@ -202,8 +207,8 @@ func (t *tale) loses(mode lostNode) scene {
 		{"blue", "takes over: Hold(2)", t.blue.hold(t.name, 2, "taken over from red").comesTo(holdable.Placed, max(mode.executions-1, 0)).and(heldBy2)},
 		{"red", "Release(1), too late", t.red.release(t.name, 1).isRefused(meta.ErrStaleHold, overtakenBy(2)).and(heldBy2)},
 		{"red", "the stuck Hold(1) arrives", t.late.arrives(2).and(heldBy2)},
-		{"blue", "Release(2), too early", t.blue.release(t.name, 2).isRefused(meta.ErrPodsRemain).and(heldBy2)},
-		{"ana", "powers " + t.lostNode() + " off", act(t.powersOff).and(heldBy2)},
+		{"blue", "Release(2), too early", t.blue.release(t.name, 2).isRefused(meta.ErrPodsRemain).and(heldBy2).saying(mode.gate)},
+		{"ana", "powers that node off", act(t.powersOff).and(heldBy2)},
 		{"blue", "Release(2)", t.blue.release(t.name, 2).comesTo(holdable.Lifted, mode.executions)},
 	}, mode.restarted, []step{
 		{"Trainer", "starts its pods", act(t.startsPods).and(t.stands(holdable.Running, 0))},
