@@ -46,7 +46,6 @@ func clusterWorld(ctx context.Context, config *rest.Config, name, namespace stri
 		patience:  time.Minute,
 		pace:      100 * time.Millisecond,
 		watch:     time.Second,
-		farewell:  " All that this run has made is removed.",
 	}
 	w.queue, w.runtime = w.ownName(), w.ownName()
 	if namespace != "" {
@@ -58,7 +57,7 @@ func clusterWorld(ctx context.Context, config *rest.Config, name, namespace stri
 	}
 	w.cleanUp = w.removeAll
 	if err := w.furnish(ctx, p.signs); err != nil {
-		if left := w.close(context.WithoutCancel(ctx)); left != nil {
+		if left := w.cleanUp(context.WithoutCancel(ctx)); left != nil {
 			return nil, errors.Join(err, left)
 		}
 		return nil, fmt.Errorf("%w; what this run had made is removed", err)

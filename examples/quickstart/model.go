@@ -10,10 +10,14 @@ import (
 
 // modelWorld is a world in memory, in which this program plays everybody.
 func modelWorld() (*world, error) {
-	server := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.Pods())
-	return worldOn(server)
+	return worldOn(modelServer())
 }
 
+func modelServer() *rapidtest.Server {
+	return rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.Pods())
+}
+
+// worldOn is a world on a model.
 func worldOn(server *rapidtest.Server) (*world, error) {
 	w := &world{
 		place:     "Here, all of that happens to a model of an apiserver, in memory. ",
@@ -22,8 +26,8 @@ func worldOn(server *rapidtest.Server) (*world, error) {
 		run:       "model",
 		queue:     "main",
 		runtime:   "sleep",
-		patience:  20 * time.Second,
-		pace:      5 * time.Millisecond,
+		patience:  10 * time.Second,
+		pace:      20 * time.Millisecond,
 	}
 	var err error
 	w.client, err = dynamic.NewForConfig(w.config)

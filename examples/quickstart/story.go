@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
+
+	"github.com/samber/lo"
 
 	"github.com/kubehold/kubehold/meta"
 )
@@ -66,20 +67,12 @@ func perform(ctx context.Context, w *world, out io.Writer) error {
 	t := &teller{out: out}
 	err := tell(ctx, w, t)
 	if w.cleanUp != nil {
-		t.printf("\nRemoving what this run has made ...\n")
+		t.printf("\nRemoving all that this run has made ... ")
+		left := w.cleanUp(context.WithoutCancel(ctx))
+		t.printf("%s\n", lo.Ternary(left == nil, "it is gone.", "NOT DONE"))
+		err = errors.Join(err, left)
 	}
-	if left := w.close(context.WithoutCancel(ctx)); left != nil {
-		return errors.Join(err, left)
-	}
-	if err != nil {
-		return err
-	}
-	bound, err := meta.CallBound(0, 0)
-	if err != nil {
-		return err
-	}
-	epilogue(t, w, bound)
-	return t.err
+	return errors.Join(err, t.err)
 }
 
 func tell(ctx context.Context, w *world, t *teller) error {
@@ -95,7 +88,7 @@ func tell(ctx context.Context, w *world, t *teller) error {
 			return err
 		}
 	}
-	return nil
+	return epilogue(t)
 }
 
 func (t *teller) tell(ctx context.Context, c chapter) error {
@@ -133,11 +126,13 @@ func prologue(t *teller, w *world) {
 }
 
 // epilogue says what a hold does not do by itself.
-func epilogue(t *teller, w *world, bound time.Duration) {
+func epilogue(t *teller) error {
+	bound, err := meta.CallBound(0, 0)
 	t.printf("\n\n")
 	t.line("What the numbers cannot do: a Release takes its number away, and a Hold that is still on its way then finds none "+
 		"which is newer. So a supervisor releases only when every earlier call has returned and its fate is known, or its deadline "+
 		"has been over for %v, which is CallBound.", bound)
 	t.printf("\n")
-	t.line("Every step came out as told: %d of %d.%s", t.steps, t.steps, w.farewell)
+	t.line("Every step came out as told: %d of %d.", t.steps, t.steps)
+	return err
 }

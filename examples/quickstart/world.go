@@ -12,9 +12,7 @@ import (
 // A world is where the story takes place: an apiserver, a namespace, and whoever
 // plays the controllers that do not run there.
 type world struct {
-	// place says where this is, and farewell what has become of it, for the
-	// reader.
-	place, farewell string
+	place string // where this is, for the reader
 
 	config    *rest.Config
 	client    dynamic.Interface // ana's hands, and the eyes of the story
@@ -55,14 +53,6 @@ func jobNames() []string { return []string{llm, draft, vision, sweep, probeJob} 
 func (w *world) job(name string) string { return name + w.suffix }
 
 func (w *world) labels() map[string]string { return map[string]string{runLabel: w.run} }
-
-// close removes what the run has made.
-func (w *world) close(ctx context.Context) error {
-	if w.cleanUp == nil {
-		return nil
-	}
-	return w.cleanUp(ctx)
-}
 
 // until waits until look is content. Whoever is played acts meanwhile, and only
 // then, which is why a story on the model is the same each time. What look saw
