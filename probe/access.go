@@ -22,11 +22,16 @@ type requirements struct {
 }
 
 // required returns what a probe with these options asks for: what the calls of
-// the kind send, what the canary takes, and what the readmission gate does.
+// the kind send, what the canary takes beyond that, and what the readmission
+// gate does.
 func required(d holdable.Description, opts Options) []requirements {
-	all := []requirements{{name: "", needs: d.Needs(opts.Client), clusterWide: d.ClusterScoped}}
+	calls := d.Needs(opts.Client)
+	all := []requirements{{needs: calls, clusterWide: d.ClusterScoped}}
 	if !opts.DryRun {
-		all = append(all, requirements{name: "probe", needs: canaryNeeds(d.Resource), clusterWide: d.ClusterScoped})
+		canary := lo.Reject(canaryNeeds(d.Resource), func(n holdable.Need, _ int) bool {
+			return lo.ContainsBy(calls, func(c holdable.Need) bool { return needText(c) == needText(n) })
+		})
+		all = append(all, requirements{name: "probe", needs: canary, clusterWide: d.ClusterScoped})
 	}
 	if opts.AsGate {
 		all = append(all, gateNeeds(d))
@@ -34,7 +39,7 @@ func required(d holdable.Description, opts Options) []requirements {
 	return all
 }
 
-// canaryNeeds are what a round trip takes beyond the calls themselves.
+// canaryNeeds are what it takes to make a canary, find an old one and remove it.
 func canaryNeeds(held schema.GroupVersionResource) []holdable.Need {
 	return []holdable.Need{
 		{Verb: "create", Resource: held},

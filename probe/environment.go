@@ -228,31 +228,50 @@ func checksOf(queue *unstructured.Unstructured) []string {
 // A pair is a Kueue and a Trainer that do not work together.
 type pair struct {
 	kueueFrom, trainerBelow *utilversion.Version
-	why                     string
+	// sign is a field of TrainJob that the first good Trainer brought.
+	sign []string
+	why  string
 }
 
 // badPairs are the versions that are known not to work together.
 func badPairs() []pair {
-	return []pair{
-		{utilversion.MajorMinor(0, 17), utilversion.MajorMinor(2, 2), "Kueue admits a TrainJob that then never starts"},
-	}
+	return []pair{{
+		kueueFrom:    utilversion.MajorMinor(0, 17),
+		trainerBelow: utilversion.MajorMinor(2, 2),
+		sign:         []string{"spec", "runtimePatches"},
+		why:          "Kueue admits a TrainJob that then never starts",
+	}}
 }
 
-// versionsLine compares the versions of Kueue and Trainer, where they can be
-// read off their Deployments.
+// versionsLine compares the versions of Kueue and Trainer: read off their
+// Deployments, or, since few identities may read those, Trainer's from the
+// schema of its TrainJob.
 func (p *prober) versionsLine(ctx context.Context) Line {
 	l := Line{Theme: Environment, Capability: "Kueue and Trainer go together"}
 	deployments, err := p.listAll(ctx, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
-	if err != nil {
-		l.State, l.Why = Unknown, "their versions cannot be read: "+plain(err)
-		l.Remedy = "let this identity list deployments.apps in all namespaces, or see that Kueue from 0.17 has a Trainer from 2.2 beside it"
-		return l
-	}
 	l.State, l.Why = together(versionIn(deployments, "kueue"), versionIn(deployments, "trainer"))
-	if l.State == Unavailable {
+	switch {
+	case l.State == Unavailable:
 		l.Remedy = "upgrade Trainer"
+	case l.State == Available:
+	case p.newEnough(ctx):
+		l.State, l.Why = Available, "by the schema of TrainJob, Trainer is none of those that are known not to go with some Kueue"
+	default:
+		if err != nil {
+			l.Why = "their versions cannot be read: " + plain(err)
+		}
+		l.Remedy = "let this identity list deployments.apps in all namespaces, or see that Kueue from 0.17 has a Trainer from 2.2 beside it"
 	}
 	return l
+}
+
+// newEnough reports whether the schema of TrainJob has what no bad pair has.
+func (p *prober) newEnough(ctx context.Context) bool {
+	s, err := p.shape(ctx, p.what.Named.Resource)
+	return err == nil && !slices.ContainsFunc(badPairs(), func(bad pair) bool {
+		_, kept := s.typeAt(bad.sign)
+		return !kept
+	})
 }
 
 // versionIn returns the version of a project by its Deployment, nil if it

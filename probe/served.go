@@ -1,7 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/meta"
 	"github.com/kubehold/kubehold/retry"
 )
@@ -38,7 +42,7 @@ func (p *prober) served(ctx context.Context) []Line {
 		l, found := p.servedResource(ctx, need.Resource)
 		lines = append(lines, l)
 		if found != nil && need.Resource == p.what.Resource {
-			lines = append(lines, p.statusLine(*found), p.pauseLine(ctx), p.storedLine(ctx))
+			lines = append(lines, p.statusLine(*found), p.pauseLine(ctx), p.storedLine(ctx, *found))
 		}
 	}
 	return lines
@@ -219,32 +223,49 @@ func (p *prober) tryField(ctx context.Context, noSchema error) (State, string, s
 
 // storedLine says whether an update through the version of the kind can drop
 // fields that are stored (rule I11).
-func (p *prober) storedLine(ctx context.Context) Line {
+func (p *prober) storedLine(ctx context.Context, found servedVersion) Line {
 	l := Line{Theme: Served, Capability: storedFields, State: Available, Ops: p.writes()}
-	if definition, err := p.definition(ctx); err == nil {
-		l.State, l.Why, l.Remedy = definition.judge(p.what.Resource.Version)
+	version := p.what.Resource.Version
+	others := slices.DeleteFunc(p.versions(ctx, p.what.Resource), func(v string) bool { return v == version })
+	stored := storageVersion(found.StorageVersionHash, p.what, append(others, version))
+	if stored == version {
 		return l
 	}
-	others := slices.DeleteFunc(p.versions(ctx, p.what.Resource), func(v string) bool { return v == p.what.Resource.Version })
-	if len(others) == 0 {
+	if definition, err := p.definition(ctx); err == nil {
+		l.State, l.Why, l.Remedy = definition.judge(version)
 		return l
+	}
+	if stored != "" {
+		others = []string{stored}
 	}
 	mine, err := p.shape(ctx, p.what.Resource)
-	if err != nil {
-		l.State, l.Why = Unknown, fmt.Sprintf("served as %s as well, and the schemas cannot be compared: %v", strings.Join(others, ", "), err)
-		l.Remedy = "let this identity get customresourcedefinitions"
+	for _, other := range others {
+		theirs, theirErr := p.shape(ctx, p.what.Resource.GroupResource().WithVersion(other))
+		lost := mine.lost(theirs)
+		switch err = cmp.Or(err, theirErr); {
+		case err != nil:
+			l.State, l.Why = Unknown, fmt.Sprintf("served as %s as well, and the schemas cannot be compared: %v", other, err)
+		case len(lost) > 0:
+			l.State, l.Why = Unknown, fmt.Sprintf("%s lacks %s of %s, %s: an update drops it unless the conversion keeps it", version, some(lost), other,
+				lo.Ternary(stored == "", "in which objects may be stored", "in which objects are stored"))
+		default:
+			continue
+		}
+		l.Remedy = "name " + other + " in the descriptor, or let this identity get customresourcedefinitions"
 		return l
 	}
-	for _, version := range others {
-		theirs, err := p.shape(ctx, p.what.Resource.GroupResource().WithVersion(version))
-		if lost := mine.lost(theirs); err == nil && len(lost) > 0 {
-			l.State, l.Why = Unknown, fmt.Sprintf("%s lacks %s, which %s has; if objects are stored in %s, an update may drop it",
-				p.what.Resource.Version, some(lost), version, version)
-			l.Remedy = "name " + version + " in the descriptor, or let this identity get customresourcedefinitions"
-			return l
-		}
-	}
 	return l
+}
+
+// storageVersion returns the version in which a kind is stored, as far as
+// discovery tells it: by a hash that is to be compared and no more. "" if it is
+// that of none of versions.
+func storageVersion(hash string, d holdable.Description, versions []string) string {
+	stored, _ := lo.Find(versions, func(version string) bool {
+		sum := sha256.Sum256([]byte(d.Resource.Group + "/" + version + "/" + d.Kind))
+		return base64.StdEncoding.EncodeToString(sum[:8]) == hash
+	})
+	return stored
 }
 
 // some names a few of many.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +117,9 @@ func (t *timings) wrap(next http.RoundTripper) http.RoundTripper {
 		sent := time.Now()
 		resp, err := next.RoundTrip(req)
 		if err == nil {
-			t.add(sent, time.Now(), resp.Header.Get("Date"))
+			// The apiserver makes its OpenAPI documents when somebody asks, which
+			// takes long and tells nothing of other requests.
+			t.add(sent, time.Now(), resp.Header.Get("Date"), !strings.Contains(req.URL.Path, "/openapi/"))
 			// It would make client-go wait, and send again by itself.
 			resp.Header.Del("Retry-After")
 		}
@@ -129,10 +132,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func (t *timings) add(sent, received time.Time, date string) {
+func (t *timings) add(sent, received time.Time, date string, typical bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.took = append(t.took, received.Sub(sent))
+	if typical {
+		t.took = append(t.took, received.Sub(sent))
+	}
 	at, err := http.ParseTime(date)
 	if err != nil {
 		return
