@@ -158,7 +158,7 @@ func seldom(t *rapid.T, label string) bool {
 func drawScene(t *rapid.T) scene {
 	all := subjects()
 	name := rapid.SampledFrom(slices.Sorted(maps.Keys(all))).Draw(t, "kind")
-	s := scene{subject: all[name], uid: "u"}
+	s := scene{subject: all[name], uid: rapid.SampledFrom([]types.UID{"u", "w"}).Draw(t, "uid")}
 	keys, err := meta.NewKeys(rapid.SampledFrom([]string{"", "holds.example.com"}).Draw(t, "prefix"))
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func drawScene(t *rapid.T) scene {
 	s.obj = &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1",
 		"kind":       "Machine",
-		"metadata":   map[string]any{"name": "m", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+		"metadata":   map[string]any{"name": "m", "namespace": "ns", "uid": string(s.uid), "resourceVersion": "7"},
 	}}
 	s.drawForeign(t)
 	s.drawPause(t)
@@ -255,20 +255,20 @@ func (s *scene) drawHold(t *rapid.T) {
 }
 
 func (s *scene) drawGate(t *rapid.T) {
-	mark := rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "opened")
-	s.opened = mark == "u"
+	mark := rapid.SampledFrom([]string{"", string(s.uid), "v"}).Draw(t, "opened")
+	s.opened = mark == string(s.uid)
 	if mark != "" {
 		s.annotate(t, map[string]string{s.keys.Opened(): mark})
 	}
 	switch rapid.SampledFrom([]string{"none", "own", "void", "bad"}).Draw(t, "executions") {
 	case "own":
 		s.a = rapid.Int64Range(0, 9).Draw(t, "a")
-		s.annotate(t, map[string]string{s.keys.Executions(): s.keys.ExecutionsValue("u", s.a)})
+		s.annotate(t, map[string]string{s.keys.Executions(): s.keys.ExecutionsValue(s.uid, s.a)})
 	case "void":
 		s.annotate(t, map[string]string{s.keys.Executions(): s.keys.ExecutionsValue("v", 5)})
 	case "bad":
 		s.badA = true
-		s.annotate(t, map[string]string{s.keys.Executions(): "x u"})
+		s.annotate(t, map[string]string{s.keys.Executions(): "x " + string(s.uid)})
 	}
 }
 
@@ -302,7 +302,7 @@ func (s scene) drawRequest(t *rapid.T) request {
 	}
 	if rapid.Bool().Draw(t, "read before") {
 		r.last = &seen{
-			uid:      rapid.SampledFrom([]types.UID{"u", "v"}).Draw(t, "last uid"),
+			uid:      rapid.SampledFrom([]types.UID{s.uid, "v"}).Draw(t, "last uid"),
 			instance: rapid.SampledFrom([]int64{s.instance(), s.instance(), 0, 1, 2, 3}).Draw(t, "last seen"),
 		}
 	}

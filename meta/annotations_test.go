@@ -121,11 +121,19 @@ func TestHoldRoundTrip(t *testing.T) {
 }
 
 func TestHoldSinceIsUTCToTheSecond(t *testing.T) {
-	at := time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.FixedZone("x", 2*3600))
 	var keys meta.Keys
-	a := keys.Annotations(meta.Hold{Instance: 1, Found: meta.FoundRunning, Since: at})
-	if got, want := a[keys.Since()], "2026-05-06T05:08:09Z"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	at := time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.FixedZone("x", 2*3600))
+	annotations := keys.Annotations(meta.Hold{Instance: 1, Found: meta.FoundRunning, Since: at})
+	if got, want := annotations[keys.Since()], "2026-05-06T05:08:09Z"; got != want {
+		t.Errorf("written: got %s, want %s", got, want)
+	}
+	annotations[keys.Since()] = "2026-05-06T07:08:09+02:00"
+	got, err := keys.ReadHold("", annotations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := time.Date(2026, 5, 6, 5, 8, 9, 0, time.UTC); got.Since != want {
+		t.Errorf("read: got %v, want %v", got.Since, want)
 	}
 }
 
