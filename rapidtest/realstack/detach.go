@@ -56,6 +56,7 @@ func follow(ctx context.Context, at places, process *os.Process, ended <-chan er
 	for {
 		_, _ = io.Copy(progress, log)
 		if r, err := at.recall(); err == nil && r.PID == process.Pid && r.Kubeconfig != "" {
+			_, _ = io.Copy(progress, log)
 			_, err := fmt.Fprintln(out, r.Kubeconfig)
 			return err
 		}

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -27,8 +29,25 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// allVersions is the environment variable that has the tests about the projects
+// run with every tested combination of versions, if it is set to "all".
+const allVersions = "KUBEHOLD_E2E_VERSIONS"
+
+// eachVersion runs a test with the default versions or with all combinations.
+func eachVersion(t *testing.T, test func(*testing.T, stack.Options)) {
+	t.Helper()
+	for i, v := range stack.TestedVersions() {
+		if i > 0 && os.Getenv(allVersions) != "all" {
+			return
+		}
+		t.Run(fmt.Sprintf("Kueue-%s-Trainer-%s", v.Kueue, v.Trainer), func(t *testing.T) {
+			test(t, stack.Options{Versions: v})
+		})
+	}
+}
+
 // start starts a whole stack with one node and a runtime, and ends it with the
-// test. If the test fails, it shows what the named components have printed last.
+// test.
 func start(t *testing.T, options stack.Options) (*stack.Stack, *cluster.Cluster) {
 	t.Helper()
 	options.Progress = testWriter{t}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubehold/kubehold/rapidtest/realstack/cluster"
 	"github.com/kubehold/kubehold/rapidtest/realstack/stack"
 )
@@ -15,7 +17,11 @@ import (
 // A Workload that is made inactive stops its job, and one that is made active
 // again runs it; what others wrote on the Workload stays.
 func TestDeactivationStopsTheJobAndReactivationRunsIt(t *testing.T) {
-	_, c := start(t, stack.Options{})
+	eachVersion(t, deactivationStopsTheJobAndReactivationRunsIt)
+}
+
+func deactivationStopsTheJobAndReactivationRunsIt(t *testing.T, options stack.Options) {
+	_, c := start(t, options)
 	ctx := bounded(t)
 	must(t, c.CreateQueue(ctx, cluster.Queue{Name: queueName}))
 	job := runJob(t, c, "job")
@@ -27,13 +33,15 @@ func TestDeactivationStopsTheJobAndReactivationRunsIt(t *testing.T) {
 
 	began := time.Now()
 	setActive(t, c, job, false)
-	workload, err = c.WaitWorkload(ctx, job, "it is deactivated", condition("Evicted", "True", "Deactivated"))
+	_, err = c.WaitWorkload(ctx, job, "it is deactivated", condition("Evicted", "True", "Deactivated"))
 	must(t, err)
 	_, err = c.WaitFor(ctx, cluster.TrainJobs(), job, "Kueue has suspended the job", suspended)
 	must(t, err)
 	t.Logf("deactivated and suspended after %v", time.Since(began).Round(time.Millisecond))
 	must(t, c.WaitPods(ctx, job, 0))
 	t.Logf("pods gone after %v", time.Since(began).Round(time.Millisecond))
+	_, err = c.WaitWorkload(ctx, job, "its quota is free again", condition("QuotaReserved", "False", ""))
+	must(t, err)
 
 	began = time.Now()
 	setActive(t, c, job, true)
@@ -56,7 +64,11 @@ func TestDeactivationStopsTheJobAndReactivationRunsIt(t *testing.T) {
 
 // A job that Kueue has admitted cannot be paused by its own field.
 func TestKueueUndoesASuspendBesideIt(t *testing.T) {
-	_, c := start(t, stack.Options{})
+	eachVersion(t, kueueUndoesASuspendBesideIt)
+}
+
+func kueueUndoesASuspendBesideIt(t *testing.T, options stack.Options) {
+	_, c := start(t, options)
 	ctx := bounded(t)
 	must(t, c.CreateQueue(ctx, cluster.Queue{Name: queueName}))
 	job := runJob(t, c, "job")
@@ -72,8 +84,13 @@ func TestKueueUndoesASuspendBesideIt(t *testing.T) {
 // Kueue readmits a job while the pods of its last execution still end, so that
 // two executions run side by side.
 func TestKueueDoesNotWaitForPodsThatEnd(t *testing.T) {
+	eachVersion(t, kueueDoesNotWaitForPodsThatEnd)
+}
+
+func kueueDoesNotWaitForPodsThatEnd(t *testing.T, options stack.Options) {
 	const slow = 8 * time.Second
-	_, c := start(t, stack.Options{SlowPods: slow})
+	options.SlowPods = slow
+	_, c := start(t, options)
 	ctx := bounded(t)
 	must(t, c.CreateQueue(ctx, cluster.Queue{Name: queueName}))
 	job := runJob(t, c, "job")
@@ -94,7 +111,7 @@ func TestKueueDoesNotWaitForPodsThatEnd(t *testing.T) {
 
 // measureOverlap watches a job until its old pod is gone, and returns for how
 // long another one ran beside it.
-func measureOverlap[UID comparable](ctx context.Context, t *testing.T, c *cluster.Cluster, job *cluster.Object, old UID) time.Duration {
+func measureOverlap(ctx context.Context, t *testing.T, c *cluster.Cluster, job *cluster.Object, old types.UID) time.Duration {
 	t.Helper()
 	var began time.Time
 	err := cluster.Wait(ctx, "the old pod is gone", func(ctx context.Context) (bool, any, error) {
@@ -106,7 +123,7 @@ func measureOverlap[UID comparable](ctx context.Context, t *testing.T, c *cluste
 			began = time.Now()
 		}
 		for _, pod := range pods {
-			if any(pod.GetUID()) == any(old) {
+			if pod.GetUID() == old {
 				return false, pod.Object, nil
 			}
 		}
@@ -122,8 +139,12 @@ func measureOverlap[UID comparable](ctx context.Context, t *testing.T, c *cluste
 // An admission check is asked again for every readmission, and nothing runs
 // before it is answered: the place for a gate that waits for the old pods.
 func TestAnAdmissionCheckGuardsReadmission(t *testing.T) {
+	eachVersion(t, anAdmissionCheckGuardsReadmission)
+}
+
+func anAdmissionCheckGuardsReadmission(t *testing.T, options stack.Options) {
 	const check = "gate"
-	_, c := start(t, stack.Options{})
+	_, c := start(t, options)
 	ctx := bounded(t)
 	must(t, c.CreateAdmissionCheck(ctx, check, "example.com/gate"))
 	must(t, c.CreateQueue(ctx, cluster.Queue{Name: queueName, AdmissionChecks: []string{check}}))
@@ -134,17 +155,16 @@ func TestAnAdmissionCheckGuardsReadmission(t *testing.T) {
 		return state == "Pending"
 	}
 
-	workload, err := c.WaitWorkload(ctx, job, "the check is asked for", pending)
+	_, err = c.WaitWorkload(ctx, job, "the check is asked for", pending)
 	must(t, err)
 	staysWithoutPods(t, c, job)
-	_, err = c.SetCheckState(ctx, workload, check, "Ready", "first time")
-	must(t, err)
+	answerReady(ctx, t, c, job, check)
 	must(t, c.WaitPods(ctx, job, 1))
 
 	setActive(t, c, job, false)
 	must(t, c.WaitPods(ctx, job, 0))
 	setActive(t, c, job, true)
-	workload, err = c.WaitWorkload(ctx, job, "the check is asked for again, with quota reserved", func(workload *cluster.Object) bool {
+	workload, err := c.WaitWorkload(ctx, job, "the check is asked for again, with quota reserved", func(workload *cluster.Object) bool {
 		return pending(workload) && condition("QuotaReserved", "True", "")(workload)
 	})
 	must(t, err)
@@ -152,9 +172,22 @@ func TestAnAdmissionCheckGuardsReadmission(t *testing.T) {
 		t.Errorf("message of the check that was reset: %q", message)
 	}
 	staysWithoutPods(t, c, job)
-	_, err = c.SetCheckState(ctx, workload, check, "Ready", "second time")
-	must(t, err)
+	answerReady(ctx, t, c, job, check)
 	must(t, c.WaitPods(ctx, job, 1))
+}
+
+// answerReady answers a job's admission check, each time on what it has just
+// read, because Kueue writes to the same Workload.
+func answerReady(ctx context.Context, t *testing.T, c *cluster.Cluster, job *cluster.Object, check string) {
+	t.Helper()
+	must(t, cluster.Wait(ctx, "the check is answered", func(ctx context.Context) (bool, any, error) {
+		workload, err := c.Workload(ctx, job)
+		if err != nil {
+			return false, nil, err
+		}
+		_, err = c.SetCheckState(ctx, workload, check, "Ready", "answered by a test")
+		return err == nil, nil, err
+	}))
 }
 
 // staysWithoutPods fails if a pod of the job shows up within a time in which it

@@ -12,8 +12,10 @@ import (
 
 // A TrainJob says Suspended while its pods run on: once its runtime has been
 // edited, the suspension never reaches its JobSet.
-func TestSuspendedProvesNothing(t *testing.T) {
-	_, c := start(t, stack.Options{})
+func TestSuspendedProvesNothing(t *testing.T) { eachVersion(t, suspendedProvesNothing) }
+
+func suspendedProvesNothing(t *testing.T, options stack.Options) {
+	_, c := start(t, options)
 	ctx := bounded(t)
 	runtime := cluster.Runtime{Name: "edited", Namespace: cluster.Namespace}
 	must(t, c.CreateRuntime(ctx, runtime))

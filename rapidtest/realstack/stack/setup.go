@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -21,8 +23,9 @@ const setupPoll = 100 * time.Millisecond
 
 // A setup puts into kube-apiserver what has to be there before a test begins.
 type setup struct {
-	layout *layout
-	client dynamic.Interface
+	layout    *layout
+	client    dynamic.Interface
+	discovery discovery.DiscoveryInterface
 }
 
 func newSetup(l *layout) (*setup, error) {
@@ -33,7 +36,14 @@ func newSetup(l *layout) (*setup, error) {
 	config.QPS = -1                           // no limit
 	config.WarningHandler = rest.NoWarnings{} // older versions are asked for on purpose
 	client, err := dynamic.NewForConfig(config)
-	return &setup{layout: l, client: client}, err
+	if err != nil {
+		return nil, err
+	}
+	discovery, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &setup{layout: l, client: client, discovery: discovery}, nil
 }
 
 // installDefinitions installs the CustomResourceDefinitions of all projects and
@@ -62,8 +72,9 @@ func (s *setup) installDefinitions(ctx context.Context, projects []project) erro
 	return nil
 }
 
-// waitServed waits until every version of a kind that is served can be listed,
-// which is a little later than when its definition says Established.
+// waitServed waits until every version of a kind can be found and listed, which
+// is a little later than when its definition says Established. A controller
+// that started before would give up on a kind that it cannot find.
 func (s *setup) waitServed(ctx context.Context, crd *manifest.Object) error {
 	resources, err := servedResources(crd)
 	if err != nil {
@@ -72,13 +83,38 @@ func (s *setup) waitServed(ctx context.Context, crd *manifest.Object) error {
 	for _, resource := range resources {
 		err := s.poll(ctx, func(ctx context.Context) error {
 			_, err := s.client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-			return err
+			return errors.Join(err, s.discover(resource))
 		})
 		if err != nil {
 			return fmt.Errorf("waiting until %v is served: %w", resource, err)
 		}
 	}
 	return nil
+}
+
+// discover looks a resource up in both of the ways that clients do: in the
+// document of its group and version, and in that of the whole apiserver.
+func (s *setup) discover(resource schema.GroupVersionResource) error {
+	version, err := s.discovery.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if err != nil {
+		return err
+	}
+	_, all, err := s.discovery.ServerGroupsAndResources()
+	if err != nil {
+		return err
+	}
+	for _, list := range [][]*metav1.APIResourceList{{version}, all} {
+		if !slices.ContainsFunc(list, func(l *metav1.APIResourceList) bool { return names(l, resource) }) {
+			return fmt.Errorf("%v cannot be discovered yet", resource)
+		}
+	}
+	return nil
+}
+
+// names reports whether a list of resources has one that is called like that.
+func names(list *metav1.APIResourceList, resource schema.GroupVersionResource) bool {
+	return list.GroupVersion == resource.GroupVersion().String() &&
+		slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource })
 }
 
 // servedResources are the resources that a definition defines.

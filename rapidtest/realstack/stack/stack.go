@@ -173,17 +173,23 @@ func (s *Stack) startAll(ctx context.Context, plans []plan) error {
 	return nil
 }
 
-// startTogether starts components that do not wait for each other.
+// startTogether starts components that do not wait for each other. When one
+// fails the others are given up, and its error is the one that counts.
 func (s *Stack) startTogether(ctx context.Context, plans []plan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	results := make(chan error)
 	for _, p := range plans {
 		go func() { results <- s.start(ctx, p) }()
 	}
-	var failed []error
+	var first error
 	for range plans {
-		failed = append(failed, <-results)
+		if err := <-results; err != nil && first == nil {
+			first = err
+			cancel()
+		}
 	}
-	return errors.Join(failed...)
+	return first
 }
 
 // start starts one component and waits until it is healthy. A component that

@@ -28,6 +28,14 @@ func DefaultVersions() Versions {
 	}
 }
 
+// TestedVersions are the combinations that the tests of package e2e have passed
+// with, the default first.
+func TestedVersions() []Versions {
+	older := DefaultVersions()
+	older.Kueue, older.Trainer, older.JobSet = "v0.16.2", "v2.1.0", "v0.10.1"
+	return []Versions{DefaultVersions(), older}
+}
+
 // withDefaults fills the empty fields.
 func (v Versions) withDefaults() Versions {
 	d := DefaultVersions()
