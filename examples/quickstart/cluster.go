@@ -71,7 +71,7 @@ func (w *world) ownName() string { return "kubehold-quickstart-" + w.run }
 
 // furnish makes what the jobs of the story need, and finds out who is to be
 // played.
-func (w *world) furnish(ctx context.Context, signs signs) error {
+func (w *world) furnish(ctx context.Context, known signs) error {
 	if w.namespace == "" {
 		ns := w.object(namespaces(), "Namespace", w.ownName(), map[string]any{})
 		if err := w.make(ctx, namespaces(), w.client.Resource(namespaces()), ns); err != nil {
@@ -82,7 +82,7 @@ func (w *world) furnish(ctx context.Context, signs signs) error {
 	if err := w.createRuntime(ctx); err != nil {
 		return err
 	}
-	runs, err := w.whoRuns(ctx, signs)
+	runs, err := w.whoRuns(ctx, known)
 	if err != nil {
 		return fmt.Errorf("finding out whether Kueue and Trainer run: %w", err)
 	}

@@ -183,7 +183,7 @@ func TestStoryNeedsRightsInItsNamespaceOnly(t *testing.T) {
 // However far a story has come when it is interrupted, it leaves nothing behind.
 func TestInterruptedStoryLeavesNothing(t *testing.T) {
 	const preflight, furnished, end = 20, 50, 1000
-	points := append(lo.RangeFrom[int64](preflight, furnished-preflight), lo.RangeWithSteps[int64](furnished, end, 131)...)
+	points := append(lo.RangeFrom[int64](preflight, furnished-preflight), lo.RangeWithSteps[int64](furnished, end, 331)...)
 	for _, n := range points {
 		t.Run(fmt.Sprintf("BeforeRequest=%d", n), func(t *testing.T) { interruptAt(t, n, false) })
 		t.Run(fmt.Sprintf("BeforeAnswer=%d", n), func(t *testing.T) { interruptAt(t, n, true) })

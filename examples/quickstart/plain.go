@@ -54,9 +54,10 @@ func (t *tale) waits() scene {
 			{"red", "Hold(1)", t.red.hold(t.name, 1, reason).comesTo(holdable.Placed, 0).and(t.stands(holdable.Held, 1))},
 			{"red", "Release(1)", t.red.release(t.name, 1).comesTo(holdable.KeptPaused, 0).and(t.stands(holdable.Waiting, 0), t.startsNothing)},
 			{"blue", "Hold(2)", t.blue.hold(t.name, 2, reason).comesTo(holdable.Placed, 0).and(t.stands(holdable.Held, 2))},
-			{"red", "Open, under the hold", t.red.open(t.name).comesTo(holdable.MarkedOpen, 0).and(t.stands(holdable.Held, 2), t.startsNothing)},
+			{"red", "Open, under the hold", t.red.open(t.name).comesTo(holdable.MarkedOpen, 0).
+				and(t.stands(holdable.Held, 2), t.hasRun(0), t.startsNothing)},
 			{"blue", "Release(2)", t.blue.release(t.name, 2).comesTo(holdable.Lifted, 1)},
-			{"Trainer", "starts its pods", act(t.startsPods).and(t.stands(holdable.Running, 0))},
+			{"Trainer", "starts its pods", act(t.startsPods).and(t.stands(holdable.Running, 0), t.hasRun(1))},
 		},
 	}
 }

@@ -126,9 +126,9 @@ func (p *preflight) webhooks(ctx context.Context) signs {
 func watchesOver(group, resource string) func(unstructured.Unstructured) bool {
 	return func(c unstructured.Unstructured) bool {
 		hooks, _, _ := unstructured.NestedSlice(c.Object, "webhooks") // anything else has no rules
-		return lo.ContainsBy(maps(hooks), func(hook map[string]any) bool {
+		return lo.ContainsBy(objects(hooks), func(hook map[string]any) bool {
 			rules, _, _ := unstructured.NestedSlice(hook, "rules")
-			return lo.ContainsBy(maps(rules), func(rule map[string]any) bool {
+			return lo.ContainsBy(objects(rules), func(rule map[string]any) bool {
 				groups, _, _ := unstructured.NestedStringSlice(rule, "apiGroups")
 				resources, _, _ := unstructured.NestedStringSlice(rule, "resources")
 				return lo.Contains(groups, group) && lo.Contains(resources, resource)
@@ -137,7 +137,7 @@ func watchesOver(group, resource string) func(unstructured.Unstructured) bool {
 	}
 }
 
-func maps(list []any) []map[string]any {
+func objects(list []any) []map[string]any {
 	return lo.FilterMap(list, func(v any, _ int) (map[string]any, bool) {
 		m, ok := v.(map[string]any)
 		return m, ok
@@ -257,6 +257,5 @@ func (w *world) whoRuns(ctx context.Context, s signs) (signs, error) {
 		_, err = w.workload(ctx, probeJob)
 		s.kueue = s.kueue || err == nil
 	}
-	background := metav1.DeletePropagationBackground
-	return s, w.in(trainJobs()).Delete(ctx, w.job(probeJob), metav1.DeleteOptions{PropagationPolicy: &background})
+	return s, w.deleteJob(ctx, w.job(probeJob))
 }

@@ -68,7 +68,7 @@ func (w *world) removeJobs(ctx context.Context) error {
 	if w.namespace == "" {
 		return nil
 	}
-	owners := map[types.UID]bool{}
+	owners := map[string]bool{}
 	for {
 		left, err := w.removeRound(ctx, owners)
 		if err == nil && len(left) == 0 {
@@ -82,43 +82,47 @@ func (w *world) removeJobs(ctx context.Context) error {
 
 // removeRound deletes what is there, and returns what was. It remembers the UIDs
 // of the jobs, by which their Workloads are found when they are gone themselves.
-func (w *world) removeRound(ctx context.Context, owners map[types.UID]bool) (left []string, err error) {
+func (w *world) removeRound(ctx context.Context, owners map[string]bool) (left []string, err error) {
 	jobs, err := w.in(trainJobs()).List(ctx, metav1.ListOptions{LabelSelector: runLabel + "=" + w.run})
 	if err != nil {
 		return nil, err
 	}
+	var errs []error
 	for _, job := range jobs.Items {
-		owners[job.GetUID()] = true
+		owners[string(job.GetUID())] = true
 		left = append(left, "TrainJob "+job.GetName())
-		background := metav1.DeletePropagationBackground
-		if job.GetDeletionTimestamp() == nil {
-			err = errors.Join(err, ignoreGone(w.in(trainJobs()).Delete(ctx, job.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})))
-		}
+		errs = append(errs, w.deleteJob(ctx, job.GetName()))
 	}
-	queued, listErr := w.in(workloads()).List(ctx, metav1.ListOptions{LabelSelector: rapidtest.JobUIDLabel})
-	if listErr != nil {
-		return left, errors.Join(err, listErr)
+	queued, err := w.in(workloads()).List(ctx, metav1.ListOptions{LabelSelector: rapidtest.JobUIDLabel})
+	if err != nil {
+		return left, err
 	}
 	for _, wl := range queued.Items {
-		if !owners[types.UID(wl.GetLabels()[rapidtest.JobUIDLabel])] {
+		if !owners[wl.GetLabels()[rapidtest.JobUIDLabel]] {
 			continue
 		}
 		left = append(left, "Workload "+wl.GetName())
 		if w.cast.kueue != nil {
-			err = errors.Join(err, w.force(ctx, workloads(), wl.GetName()))
+			errs = append(errs, w.force(ctx, workloads(), wl.GetName()))
 		}
 	}
 	for _, name := range jobNames() {
-		pods, listErr := w.pods(ctx, name)
-		err = errors.Join(err, listErr)
+		pods, err := w.pods(ctx, name)
+		errs = append(errs, err)
 		for _, pod := range pods {
 			left = append(left, "Pod "+pod.GetName())
 			if w.cast.trainer != nil || pod.GetLabels()[runLabel] == w.run {
-				err = errors.Join(err, w.force(ctx, podsOf(), pod.GetName()))
+				errs = append(errs, w.force(ctx, podsOf(), pod.GetName()))
 			}
 		}
 	}
-	return left, err
+	return left, errors.Join(errs...)
+}
+
+// deleteJob deletes a job, and leaves what belongs to it to the garbage collector.
+func (w *world) deleteJob(ctx context.Context, name string) error {
+	background := metav1.DeletePropagationBackground
+	return ignoreGone(w.in(trainJobs()).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background}))
 }
 
 // force deletes an object with no regard to its finalizers or its node.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,7 @@ func tellOn(t *testing.T, server *rapidtest.Server, change func(*world)) told {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.pace = time.Second // as nothing happens in between
 	if change != nil {
 		change(w)
 	}

@@ -59,7 +59,7 @@ func (t *tale) stands(state holdable.State, instance int64) check {
 	return func(ctx context.Context) error {
 		in, err := t.inspect(ctx)
 		if err == nil && !standsAs(in, state, instance) {
-			err = unlike(fmt.Sprintf("%s, instance %d", state, instance), stand(in))
+			err = unlike(standing(state, instance), stand(in))
 		}
 		return err
 	}
@@ -67,6 +67,14 @@ func (t *tale) stands(state holdable.State, instance int64) check {
 
 func standsAs(in holdable.Inspection, state holdable.State, instance int64) bool {
 	return in.State == state && lo.FromPtr(in.Hold).Instance == instance
+}
+
+// standing is a state in words, as the story has it.
+func standing(state holdable.State, instance int64) string {
+	if instance == 0 {
+		return string(state) + "; no hold"
+	}
+	return fmt.Sprintf("%s: instance %d", state, instance)
 }
 
 // stand is an inspection in words.
@@ -81,11 +89,22 @@ func stand(in holdable.Inspection) string {
 	return text
 }
 
+// hasRun is the check of A: how many executions the job has been given.
+func (t *tale) hasRun(executions int64) check {
+	return func(ctx context.Context) error {
+		in, err := t.inspect(ctx)
+		if err == nil && in.Executions != executions {
+			err = unlike(fmt.Sprintf("execution %d", executions), fmt.Sprintf("execution %d", in.Executions))
+		}
+		return err
+	}
+}
+
 // comesToStand is the act of waiting until the job is in this state.
 func (t *tale) comesToStand(state holdable.State, instance int64, more ...func(holdable.Inspection) bool) act {
 	return func(ctx context.Context) (string, error) {
 		var in holdable.Inspection
-		err := t.until(ctx, fmt.Sprintf("%s, instance %d", state, instance), func(ctx context.Context) (_ string, ok bool, err error) {
+		err := t.until(ctx, standing(state, instance), func(ctx context.Context) (_ string, ok bool, err error) {
 			in, err = t.inspect(ctx)
 			ok = standsAs(in, state, instance) && lo.EveryBy(more, func(m func(holdable.Inspection) bool) bool { return m(in) })
 			return stand(in), ok, err
@@ -211,7 +230,7 @@ func (t *tale) loses(mode lostNode) scene {
 		{"ana", "powers that node off", act(t.powersOff).and(heldBy2)},
 		{"blue", "Release(2)", t.blue.release(t.name, 2).comesTo(holdable.Lifted, mode.executions)},
 	}, mode.restarted, []step{
-		{"Trainer", "starts its pods", act(t.startsPods).and(t.stands(holdable.Running, 0))},
+		{"Trainer", "starts its pods", act(t.startsPods).and(t.stands(holdable.Running, 0), t.hasRun(mode.executions))},
 	})
 	return scene{title: t.job(t.name) + " runs, and one of its nodes is lost", steps: steps}
 }
