@@ -58,10 +58,14 @@ func (f *finder[T]) readNamed(ctx context.Context, r retry.Reader) (*unstructure
 	if err != nil {
 		return nil, err
 	}
-	if f.ref.UID != "" && f.ref.UID != obj.GetUID() {
-		return nil, meta.Errorf(meta.ErrReplaced, "its UID is %s, not %s", obj.GetUID(), f.ref.UID)
+	uid := obj.GetUID()
+	switch {
+	case uid == "": // without one it cannot be told from anything else
+		return nil, meta.Errorf(meta.ErrRejected, "the answer is no stored object: it has no UID")
+	case f.ref.UID != "" && f.ref.UID != uid:
+		return nil, meta.Errorf(meta.ErrReplaced, "its UID is %s, not %s", uid, f.ref.UID)
 	}
-	f.ref.UID = obj.GetUID()
+	f.ref.UID = uid
 	f.namedRead = obj
 	return obj, nil
 }
