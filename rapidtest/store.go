@@ -166,10 +166,14 @@ func (st *state) at(gvr schema.GroupVersionResource, rv int64) map[objectKey]*un
 
 // withResourceVersion is obj with another resourceVersion; it shares everything else with obj.
 func withResourceVersion(obj *unstructured.Unstructured, rv int64) *unstructured.Unstructured {
+	return withVersionText(obj, strconv.FormatInt(rv, 10))
+}
+
+func withVersionText(obj *unstructured.Unstructured, rv string) *unstructured.Unstructured {
 	content := maps.Clone(obj.Object)
 	meta, _ := content["metadata"].(map[string]any)
 	meta = maps.Clone(meta)
-	meta["resourceVersion"] = strconv.FormatInt(rv, 10)
+	meta["resourceVersion"] = rv
 	content["metadata"] = meta
 	return &unstructured.Unstructured{Object: content}
 }
