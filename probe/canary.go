@@ -142,9 +142,13 @@ func (p *prober) rehearse(ctx context.Context, obj *unstructured.Unstructured) (
 func (p *prober) create(ctx context.Context, obj *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
 	ctx, cancel := step(ctx)
 	defer cancel()
-	return p.in(p.what.Resource, obj.GetNamespace()).Create(ctx, obj, metav1.CreateOptions{
+	made, err := p.in(p.what.Resource, obj.GetNamespace()).Create(ctx, obj, metav1.CreateOptions{
 		FieldManager: retry.FieldManager, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun,
 	})
+	if err == nil && (made.GetKind() != obj.GetKind() || made.GetName() != obj.GetName()) {
+		return nil, fmt.Errorf("the answer is another object: %s %q", made.GetKind(), made.GetName())
+	}
+	return made, err
 }
 
 // sweep removes the canaries of a namespace that have expired, and says what it

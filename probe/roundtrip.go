@@ -102,6 +102,9 @@ func (p *prober) withCanary(ctx context.Context, l Line) []Line {
 func (p *prober) noCanary(ctx context.Context, l Line, err error) Line {
 	l.State, l.Why = Unknown, "the canary was refused: "+plain(err)
 	l.Remedy = "set Options.Canary to a " + p.what.Kind + " that is accepted here"
+	if p.what.Resource.Group == trainerGroup && p.opts.Canary == nil {
+		l.Remedy += ", or let this identity list trainingruntimes or clustertrainingruntimes, of which there must be one"
+	}
 	if isAdmission(err) {
 		return p.dryRun(ctx, l, l.Why)
 	}
@@ -341,12 +344,18 @@ func (t trip) read(ctx context.Context) (*unstructured.Unstructured, *failure) {
 	defer cancel()
 	now, err := t.in(t.what.Resource, t.canary.GetNamespace()).Get(ctx, t.canary.GetName(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, &failure{Unavailable, "something removed the canary during the round trip", "find what removes objects labelled " + t.expiryLabel()}
+	case apierrors.IsNotFound(err) || err == nil && now.GetUID() != t.canary.GetUID():
+		return nil, t.gone()
 	case err != nil:
 		return nil, &failure{Unknown, fmt.Sprintf("the canary could not be read back: %v", err), "probe again"}
 	}
 	return now, nil
+}
+
+// gone says that the canary was not there any more.
+func (t trip) gone() *failure {
+	return &failure{Unknown, "something removed or replaced the canary during the round trip",
+		"probe again; if it stays, find what removes objects labelled " + t.expiryLabel()}
 }
 
 // missing names what a hold of the fresh instance has left on the canary and is
@@ -367,18 +376,21 @@ func (t trip) missing(now *unstructured.Unstructured) []string {
 	return names
 }
 
-// explain puts the error of a call into words. If it was accepted and not made
-// as it was sent, the canary is read to see what of a hold is not there.
+// explain puts the error of a call into words. If an update was accepted and
+// not made as it was sent, the canary is read to see what of a hold is not there.
 func (t trip) explain(ctx context.Context, what string, err error) *failure {
+	call := new(meta.Error)
 	switch {
 	case errors.Is(err, meta.ErrForbidden):
-		return &failure{Unavailable, fmt.Sprintf("%s was refused: this identity may not do it: %v", what, plain(err)), "apply the report's manifest"}
+		return &failure{Unavailable, fmt.Sprintf("%s was refused: this identity may not do it: %s", what, plain(err)), "apply the report's manifest"}
+	case errors.Is(err, meta.ErrMissing), errors.Is(err, meta.ErrReplaced):
+		return t.gone()
 	case errors.Is(err, meta.ErrInDoubt), errors.Is(err, meta.ErrDeadline), errors.Is(err, meta.ErrConflict):
 		return &failure{Unknown, fmt.Sprintf("%s came to no end: %v", what, err), "probe again; if it stays, look at the apiserver and its webhooks"}
 	case refused(err):
-		return &failure{Unavailable, fmt.Sprintf("%s was refused: %v", what, plain(err)),
+		return &failure{Unavailable, fmt.Sprintf("%s was refused: %s", what, plain(err)),
 			"have the policy or webhook that says so let this identity update " + t.what.Resource.GroupResource().String()}
-	case !errors.Is(err, meta.ErrRejected) || code(err) != 0:
+	case !errors.As(err, &call) || call.Kind != meta.ErrRejected || call.Precondition == "" || code(err) != 0:
 		return &failure{Unknown, fmt.Sprintf("%s failed: %v", what, err), "probe again"}
 	}
 	if now, f := t.read(ctx); f == nil && what == theHold && len(t.missing(now)) > 0 {
