@@ -84,6 +84,9 @@ func (s *Server) reviewAccess(req *Request) *Response {
 	out := &unstructured.Unstructured{Object: content}
 	out.SetAPIVersion("authorization.k8s.io/v1")
 	out.SetKind("SelfSubjectAccessReview")
+	if _, ok := content["metadata"]; !ok {
+		content["metadata"] = map[string]any{}
+	}
 	status := map[string]any{"allowed": allowed}
 	if !allowed {
 		status["reason"] = "no rule allows it"

@@ -59,6 +59,24 @@ func errMediaType(accepted ...string) error {
 	}}
 }
 
+// errPatchType names server-side apply too, as the real server does, though the model does not have it.
+func errPatchType() error {
+	return errMediaType(string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+}
+
+// errUnrecognized refuses a body that is no object of the kind.
+func errUnrecognized(kind, why string, body []byte) error {
+	const shown = 30
+	summary := string(body)
+	switch {
+	case len(body) == 0:
+		summary = "<empty>"
+	case len(body) > shown:
+		summary = string(body[:shown]) + " ..."
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %s (%s)", kind, why, summary))
+}
+
 func errRequestTimeout(cause error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %v", cause), 0)
 }

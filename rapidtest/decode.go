@@ -2,6 +2,7 @@ package rapidtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -25,14 +26,16 @@ func textOf(obj *unstructured.Unstructured, field string) string {
 // decodeBody reads the body of a create or an update as the real server does: it checks its type and metadata, prunes and sets defaults.
 func (r *servedResource) decodeBody(req *Request) (*unstructured.Unstructured, []string, error) {
 	if req.Object == nil {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
-			"the object provided is unrecognized (must be of type %s): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)", r.Kind))
+		return nil, nil, errUnrecognized(r.Kind, "couldn't get version/kind; json parse error: unexpected end of JSON input", nil)
 	}
 	content, _, err := wireCopyObject(req.Object.Object)
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
 	obj := &unstructured.Unstructured{Object: content}
+	if err := r.checkType(content); err != nil {
+		return nil, nil, err
+	}
 	unknown, err := r.coerce(obj)
 	if err != nil {
 		return nil, nil, errUndecodable(r, obj.GetKind(), err.Error())
@@ -40,11 +43,20 @@ func (r *servedResource) decodeBody(req *Request) (*unstructured.Unstructured, [
 	if len(unknown) > 0 && req.FieldValidation == metav1.FieldValidationStrict {
 		return nil, nil, errUndecodable(r, obj.GetKind(), strictMessage(unknown))
 	}
-	if v := obj.GetAPIVersion(); v != r.apiVersion() {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
+	return obj, warnings(req, unknown), nil
+}
+
+// checkType refuses a body that does not say what it is, or is of another version.
+func (r *servedResource) checkType(content map[string]any) error {
+	if kind, _ := content["kind"].(string); kind == "" {
+		body, _ := json.Marshal(content)
+		return errUnrecognized(r.Kind, fmt.Sprintf("Object 'Kind' is missing in '%s'", body), body)
+	}
+	if v, _ := content["apiVersion"].(string); v != r.apiVersion() {
+		return apierrors.NewBadRequest(fmt.Sprintf(
 			"the API version in the data (%s) does not match the expected API version (%s)", v, r.apiVersion()))
 	}
-	return obj, warnings(req, unknown), nil
+	return nil
 }
 
 func warnings(req *Request, unknown []string) []string {
@@ -54,14 +66,8 @@ func warnings(req *Request, unknown []string) []string {
 	return unknownFieldTexts(unknown)
 }
 
-// coerce gives an object the form in which it is stored: type filled in, metadata checked and tidied, unknown fields pruned, defaults set.
+// coerce gives an object the form in which it is stored: metadata checked and tidied, unknown fields pruned, defaults set.
 func (r *servedResource) coerce(obj *unstructured.Unstructured) (unknown []string, err error) {
-	if _, ok := obj.Object["kind"].(string); !ok {
-		obj.Object["kind"] = r.Kind
-	}
-	if _, ok := obj.Object["apiVersion"].(string); !ok {
-		obj.Object["apiVersion"] = r.apiVersion()
-	}
 	if err := checkMetadata(obj.Object["metadata"]); err != nil {
 		return nil, err
 	}
@@ -80,20 +86,35 @@ func checkMetadata(metadata any) error {
 	}
 	meta, ok := metadata.(map[string]any)
 	if !ok {
-		return fmt.Errorf("metadata: expected an object, got %T", metadata)
+		return fmt.Errorf("json: cannot unmarshal %s into Go value of type v1.ObjectMeta", jsonType(metadata))
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		values, ok := meta[field].(map[string]any)
 		if !ok && meta[field] != nil {
-			return fmt.Errorf("metadata.%s: expected an object, got %T", field, meta[field])
+			return fmt.Errorf("json: cannot unmarshal %s into Go struct field ObjectMeta.%s of type map[string]string", jsonType(meta[field]), field)
 		}
-		for k, v := range values {
-			if _, ok := v.(string); !ok {
-				return fmt.Errorf("metadata.%s.%s: expected a string, got %T", field, k, v)
+		for _, v := range values {
+			if _, ok := v.(string); !ok && v != nil {
+				return fmt.Errorf("json: cannot unmarshal %s into Go struct field ObjectMeta.%s of type string", jsonType(v), field)
 			}
 		}
 	}
 	return nil
+}
+
+// jsonType names the type of a value as encoding/json does in its errors.
+func jsonType(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "object"
+	case []any:
+		return "array"
+	case string:
+		return "string"
+	case bool:
+		return "bool"
+	}
+	return "number"
 }
 
 // tidyMetadata drops what would not survive a trip through ObjectMeta: nulls and empty values, and the fields that the model leaves out.
@@ -153,6 +174,9 @@ func (r *servedResource) patched(req *Request, old *unstructured.Unstructured) (
 		return nil, nil, err
 	}
 	obj := &unstructured.Unstructured{Object: content}
+	if err := checkPatchedType(obj); err != nil {
+		return nil, nil, err
+	}
 	var before []byte
 	if req.FieldValidation == metav1.FieldValidationStrict {
 		before, _ = json.Marshal(content) // the error shows the object with its unknown fields
@@ -168,4 +192,16 @@ func (r *servedResource) patched(req *Request, old *unstructured.Unstructured) (
 		return nil, nil, err
 	}
 	return obj, warnings(req, unknown), nil
+}
+
+// checkPatchedType refuses a patch that takes away what an object is.
+func checkPatchedType(obj *unstructured.Unstructured) error {
+	switch {
+	case obj.GetKind() == "":
+		body, _ := json.Marshal(obj.Object)
+		return errPatched(string(body), fmt.Sprintf("Object 'Kind' is missing in '%s'", body))
+	case obj.GetAPIVersion() == "":
+		return apierrors.NewInternalError(errors.New("Object 'apiVersion' is missing in 'object has no apiVersion field'"))
+	}
+	return nil
 }

@@ -103,7 +103,7 @@ func (f *httpFace) read(r *http.Request, body []byte) (*Request, *Response) {
 	case http.MethodGet:
 		err = readGet(req, query)
 	case http.MethodPost, http.MethodPut:
-		err = readObject(req, r, query, body)
+		err = f.readObject(req, r, query, body)
 	case http.MethodPatch:
 		err = readPatch(req, r, query, body)
 	case http.MethodDelete:
@@ -157,7 +157,7 @@ func readGet(req *Request, query url.Values) error {
 	return nil
 }
 
-func readObject(req *Request, r *http.Request, query url.Values, body []byte) error {
+func (f *httpFace) readObject(req *Request, r *http.Request, query url.Values, body []byte) error {
 	req.Verb = VerbCreate
 	if r.Method == http.MethodPut {
 		req.Verb = VerbUpdate
@@ -168,14 +168,18 @@ func readObject(req *Request, r *http.Request, query url.Values, body []byte) er
 	}
 	req.FieldManager, req.FieldValidation, req.DryRun = opts.FieldManager, opts.FieldValidation, opts.DryRun
 	if kind := contentType(r); kind != "" && kind != "application/json" {
-		return errMediaType("application/json")
+		return errMediaType("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 	}
 	if len(body) == 0 || len(body) > maxBodySize {
 		return nil // the server refuses it
 	}
 	content := map[string]any{}
 	if err := utiljson.Unmarshal(body, &content); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be a JSON object): %v", err))
+		kind := "object"
+		if res := f.server.resources[req.GVR]; res != nil {
+			kind = res.Kind
+		}
+		return errUnrecognized(kind, "couldn't get version/kind; json parse error: "+err.Error(), body)
 	}
 	req.Object = &unstructured.Unstructured{Object: content}
 	if req.Name == "" {

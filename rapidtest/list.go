@@ -88,6 +88,9 @@ func checkListOptions(o metav1.ListOptions) error {
 			errs = append(errs, field.Forbidden(match, `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`))
 		}
 	}
+	if o.SendInitialEvents != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for list"))
+	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
@@ -117,13 +120,13 @@ func decodeContinue(text string) (continueToken, error) {
 	}
 	switch {
 	case err != nil:
-		return t, apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", err))
+		return t, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: continue key is not valid: %v", err))
 	case t.Version != "meta.k8s.io/v1":
-		return t, apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: server does not recognize this encoded version %v", t.Version))
+		return t, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: continue key is not valid: server does not recognize this encoded version %v", t.Version))
 	case t.ResourceVersion == 0:
-		return t, apierrors.NewBadRequest("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+		return t, apierrors.NewBadRequest("invalid continue token: continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
 	case t.Start == "":
-		return t, apierrors.NewBadRequest("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
+		return t, apierrors.NewBadRequest("invalid continue token: continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
 	}
 	return t, nil
 }

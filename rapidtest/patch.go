@@ -18,13 +18,16 @@ const maxPatchOperations = 10000
 
 // applyPatch returns the content with the patch applied. It may change content.
 func applyPatch(kind types.PatchType, patch []byte, content map[string]any) (map[string]any, error) {
+	if !json.Valid(patch) {
+		return nil, apierrors.NewBadRequest("invalid JSON patch")
+	}
 	switch kind {
 	case types.MergePatchType:
 		return applyMergePatch(patch, content)
 	case types.JSONPatchType:
 		return applyJSONPatch(patch, content)
 	}
-	return nil, errMediaType(string(types.JSONPatchType), string(types.MergePatchType))
+	return nil, errPatchType()
 }
 
 func applyMergePatch(patch []byte, content map[string]any) (map[string]any, error) {
@@ -65,7 +68,8 @@ type patchOperation struct {
 func applyJSONPatch(patch []byte, content map[string]any) (map[string]any, error) {
 	var ops []patchOperation
 	if err := json.Unmarshal(patch, &ops); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		text := strings.ReplaceAll(err.Error(), "rapidtest.patchOperation", "handlers.jsonPatchOp")
+		return nil, apierrors.NewBadRequest("error decoding patch: " + text)
 	}
 	if len(ops) > maxPatchOperations {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(

@@ -205,6 +205,11 @@ func failure(err error) *Response {
 	return &Response{Code: int(status.Code), Status: &status}
 }
 
+func (r *Response) withWarnings(texts []string) *Response {
+	r.Warnings = texts
+	return r
+}
+
 // A RoundTrip carries one request to the server and brings back its answer. An error means that no answer came: the connection
 // broke, or ctx ended; it says nothing about what the server did. Whatever the server refuses comes as a Response.
 type RoundTrip func(ctx context.Context, req *Request) (*Response, error)

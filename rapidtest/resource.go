@@ -34,6 +34,9 @@ type Resource struct {
 	// Validate stands for the schema's and CEL's rules: what it finds makes the request a 422. old is nil on a create. It must not
 	// change either object. With a status subresource it runs for writes of the status as well.
 	Validate func(obj, old *unstructured.Unstructured) field.ErrorList
+	// Rules says that the schema has CEL rules. The texts of some refusals differ for such kinds: the rules are not looked at once something
+	// more basic is wrong, and the server says so.
+	Rules bool
 	// GracefulDelete gives kinds that end gracefully, pods, their grace period in seconds: requested is what the delete asked for, nil
 	// where it did not. The object then stays, with a deletionTimestamp that far ahead, until someone deletes it with 0 seconds
 	// of grace. Nil, as for every custom resource, means that a delete with no finalizer left removes the object at once.

@@ -1,15 +1,19 @@
 package rapidtest
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // TrainJobs is the TrainJob of Kubeflow Trainer 2.2. An absent spec.suspend becomes false.
 func TrainJobs() Resource {
 	return Resource{
 		GVR:  schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-		Kind: "TrainJob", Namespaced: true, StatusSubresource: true,
+		Kind: "TrainJob", Namespaced: true, StatusSubresource: true, Rules: true, Validate: validateTrainJob,
 		Fields: []string{
 			"spec.activeDeadlineSeconds", "spec.initializer.dataset.*", "spec.initializer.model.*", "spec.managedBy",
 			"spec.runtimePatches[].manager", "spec.runtimePatches[].time", "spec.runtimePatches[].trainingRuntimeSpec.*",
@@ -31,7 +35,7 @@ func TrainJobs() Resource {
 func Workloads() Resource {
 	return Resource{
 		GVR:  schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
-		Kind: "Workload", Namespaced: true, StatusSubresource: true,
+		Kind: "Workload", Namespaced: true, StatusSubresource: true, Rules: true,
 		Fields: []string{
 			"spec.active", "spec.maximumExecutionTimeSeconds", "spec.podSets[].*", "spec.preemptionGates[].*", "spec.priority",
 			"spec.priorityClassRef.group", "spec.priorityClassRef.kind", "spec.priorityClassRef.name", "spec.queueName",
@@ -39,7 +43,12 @@ func Workloads() Resource {
 			"status.clusterName", "status.nominatedClusterNames", "status.preemptionGates[].*", "status.reclaimablePods[].*",
 			"status.requeueState.*", "status.resourceRequests[].*", "status.schedulingStats.*", "status.unhealthyNodes[].*",
 		},
-		Default: func(obj *unstructured.Unstructured) { setDefault(obj.Object, true, "spec", "active") },
+		Default: func(obj *unstructured.Unstructured) {
+			setDefault(obj.Object, true, "spec", "active")
+			setDefault(obj.Object, int64(1), "spec", "podSets[]", "count")
+			setDefault(obj.Object, "main", "spec", "podSets[]", "name")
+			setDefault(obj.Object, "main", "status", "admission", "podSetAssignments[]", "name")
+		},
 	}
 }
 
@@ -56,12 +65,17 @@ func AdmissionChecks() Resource {
 func JobSets() Resource {
 	return Resource{
 		GVR:  schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
-		Kind: "JobSet", Namespaced: true, StatusSubresource: true,
+		Kind: "JobSet", Namespaced: true, StatusSubresource: true, Rules: true,
 		Fields: []string{
 			"spec.coordinator.*", "spec.failurePolicy.*", "spec.managedBy", "spec.network.*", "spec.replicatedJobs[].*",
 			"spec.startupPolicy.*", "spec.successPolicy.*", "spec.suspend", "spec.ttlSecondsAfterFinished", "spec.volumeClaimPolicies[].*",
 			conditionFields, "status.currentInPlaceRestartAttempt", "status.previousInPlaceRestartAttempt",
 			"status.replicatedJobsStatus[].*", "status.restarts", "status.restartsCountTowardsMax", "status.terminalState",
+		},
+		Default: func(obj *unstructured.Unstructured) {
+			setDefault(obj.Object, "Recreate", "spec", "failurePolicy", "restartStrategy")
+			setDefault(obj.Object, "default", "spec", "replicatedJobs[]", "groupName")
+			setDefault(obj.Object, int64(1), "spec", "replicatedJobs[]", "replicas")
 		},
 	}
 }
@@ -88,6 +102,22 @@ func Pods() Resource {
 	}
 }
 
+// validateTrainJob has the rules of the TrainJob's schema that concern what everyone writes: its name and its status.
+func validateTrainJob(obj, _ *unstructured.Unstructured) field.ErrorList {
+	var errs field.ErrorList
+	if status, ok := obj.Object["status"].(map[string]any); ok && len(status) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("status"), 0, " in body should have at least 1 properties"))
+	}
+	name := obj.GetName()
+	if len(name) > 63 {
+		errs = append(errs, field.Invalid(nil, field.OmitValueType{}, "metadata.name must be no more than 63 characters"))
+	}
+	if len(validation.IsDNS1035Label(name[:min(len(name), 63)])) > 0 {
+		errs = append(errs, field.Invalid(nil, field.OmitValueType{}, "metadata.name must match RFC 1035 DNS label format"))
+	}
+	return errs
+}
+
 const conditionFields = "status.conditions[].*"
 
 // podGracePeriod is how long a pod may take to end: nothing where it never started or has ended.
@@ -107,16 +137,22 @@ func podGracePeriod(pod *unstructured.Unstructured, requested *int64) int64 {
 	return period
 }
 
-// setDefault sets a field that is absent, if what holds it is there.
+// setDefault sets a field that is absent, if what holds it is there. A "[]" after a name goes through the elements of a list.
 func setDefault(content map[string]any, value any, path ...string) {
-	for _, p := range path[:len(path)-1] {
-		next, ok := content[p].(map[string]any)
-		if !ok {
-			return
+	name, isList := strings.CutSuffix(path[0], "[]")
+	if len(path) == 1 {
+		if _, ok := content[name]; !ok {
+			content[name] = value
 		}
-		content = next
+		return
 	}
-	if _, ok := content[path[len(path)-1]]; !ok {
-		content[path[len(path)-1]] = value
+	below := []any{content[name]}
+	if isList {
+		below, _ = content[name].([]any)
+	}
+	for _, b := range below {
+		if next, ok := b.(map[string]any); ok {
+			setDefault(next, value, path[1:]...)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package rapidtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -17,10 +18,27 @@ func (r *servedResource) validateCreate(obj *unstructured.Unstructured) field.Er
 		return errs
 	}
 	errs := validation.ValidateObjectMetaAccessor(obj, r.Namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	if r.Validate != nil {
-		errs = append(errs, r.Validate(obj, nil)...)
+	return append(errs, r.validateRules(errs, obj, nil)...)
+}
+
+// validateRules has a kind's own rules looked at, unless what was found before is too basic for that.
+func (r *servedResource) validateRules(found field.ErrorList, obj, old *unstructured.Unstructured) field.ErrorList {
+	if r.Rules && slices.ContainsFunc(found, isBasic) {
+		return field.ErrorList{field.Invalid(nil, nil,
+			"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")}
 	}
-	return errs
+	if r.Validate == nil {
+		return nil
+	}
+	return r.Validate(obj, old)
+}
+
+func isBasic(err *field.Error) bool {
+	switch err.Type {
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		return true
+	}
+	return false
 }
 
 // validateUpdate is the validation of a new version of an object. Metadata that cannot be wrong, because it was there before, is
@@ -34,10 +52,7 @@ func (r *servedResource) validateUpdate(obj, old *unstructured.Unstructured) fie
 	if errs = append(errs, typeErrs...); len(typeErrs) > 0 {
 		return errs
 	}
-	if r.Validate != nil {
-		errs = append(errs, r.Validate(obj, old)...)
-	}
-	return errs
+	return append(errs, r.validateRules(errs, obj, old)...)
 }
 
 // validateMetadataUpdate checks metadata in the order of the real server, which looks at some of it more than once and says so.

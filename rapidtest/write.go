@@ -49,11 +49,11 @@ func (s *Server) create(ctx context.Context, res *servedResource, req *Request) 
 	}
 	obj, err = s.mutate(res, AdmissionRequest{Request: req, Operation: "CREATE", Object: obj})
 	if err != nil {
-		return failure(err)
+		return failure(err).withWarnings(warnings)
 	}
 	created, err := s.createNamed(ctx, res, req, obj)
 	if err != nil {
-		return failure(err)
+		return failure(err).withWarnings(warnings)
 	}
 	return &Response{Code: http.StatusCreated, Object: created, Warnings: warnings}
 }
@@ -87,7 +87,7 @@ func (s *Server) createOne(ctx context.Context, res *servedResource, req *Reques
 		delete(obj.Object, "status")
 	}
 	if errs := res.validateCreate(obj); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(res.groupKind(), obj.GetName(), errs)
+		return nil, apierrors.NewInvalid(obj.GroupVersionKind().GroupKind(), obj.GetName(), errs)
 	}
 	if err := s.validate(AdmissionRequest{Request: req, Operation: "CREATE", Object: obj}); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (s *Server) update(ctx context.Context, res *servedResource, req *Request) 
 		obj, done, err := u.try(ctx)
 		switch {
 		case err != nil:
-			return failure(err)
+			return failure(err).withWarnings(u.warnings)
 		case done:
 			return &Response{Code: http.StatusOK, Object: obj, Warnings: u.warnings}
 		}
@@ -186,7 +186,7 @@ func (u *updating) decode() error {
 		case types.JSONPatchType, types.MergePatchType:
 			return nil
 		}
-		return errMediaType(string(types.JSONPatchType), string(types.MergePatchType))
+		return errPatchType()
 	}
 	obj, warnings, err := u.res.decodeBody(u.req)
 	if err != nil {
@@ -215,7 +215,7 @@ func (u *updating) try(ctx context.Context) (obj *unstructured.Unstructured, don
 	}
 	obj = u.prepare(obj, old.obj)
 	if errs := u.res.validateUpdate(obj, old.obj); len(errs) > 0 {
-		return nil, false, apierrors.NewInvalid(u.res.groupKind(), u.req.Name, errs)
+		return nil, false, apierrors.NewInvalid(obj.GroupVersionKind().GroupKind(), u.req.Name, errs)
 	}
 	if err := u.server.validate(AdmissionRequest{Request: u.req, Operation: "UPDATE", Object: obj, OldObject: old.obj}); err != nil {
 		return nil, false, err
@@ -246,9 +246,7 @@ func (u *updating) checkResourceVersion(obj *unstructured.Unstructured, old *sto
 		metaOf(obj)["resourceVersion"] = textOf(old.obj, "resourceVersion")
 	case sent != textOf(old.obj, "resourceVersion"):
 		if _, err := strconv.ParseUint(sent, 10, 64); err != nil {
-			return apierrors.NewInvalid(u.res.groupKind(), u.req.Name, field.ErrorList{
-				field.Invalid(field.NewPath("resourceVersion"), sent, err.Error()),
-			})
+			return err // which makes a 500 of it, as in the real server
 		}
 		return errConflict(u.res, u.req.Name, errors.New(optimisticLock))
 	}
