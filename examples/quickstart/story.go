@@ -72,7 +72,7 @@ func perform(ctx context.Context, w *world, out io.Writer) error {
 		t.printf("%s\n", lo.Ternary(left == nil, "it is gone.", "NOT DONE"))
 		err = errors.Join(err, left)
 	}
-	return errors.Join(err, t.err)
+	return err
 }
 
 func tell(ctx context.Context, w *world, t *teller) error {
@@ -96,7 +96,9 @@ func (t *teller) tell(ctx context.Context, c chapter) error {
 	for _, scene := range c.scenes {
 		t.scene(scene.title)
 		for _, s := range scene.steps {
-			t.begin(s)
+			if t.begin(s); t.err != nil {
+				return fmt.Errorf("writing the story down: %w", t.err)
+			}
 			answer, err := s.act(ctx)
 			switch {
 			case ctx.Err() != nil:
@@ -134,5 +136,5 @@ func epilogue(t *teller) error {
 		"has been over for %v, which is CallBound.", bound)
 	t.printf("\n")
 	t.line("Every step came out as told: %d of %d.", t.steps, t.steps)
-	return err
+	return errors.Join(err, t.err)
 }

@@ -14,8 +14,8 @@ const (
 	pageWidth    = 100
 )
 
-// A teller writes the story down. The first error of its writer is kept, for the
-// end.
+// A teller writes the story down. It keeps the first error of its writer, which
+// ends the story.
 type teller struct {
 	out   io.Writer
 	steps int
