@@ -475,11 +475,14 @@ func nineTries(t *rapid.T) {
 // at every pace of the two.
 func TestT2BesideAFastStatusWriter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ms := rapid.IntRange(1, 40)
+		ms := rapid.IntRange(5, 40)
 		network, pause := ms.Draw(t, "network"), ms.Draw(t, "pause")
 		rapid.SyncTest(t, func(t *rapid.T) {
 			slow := rapidtest.DelayRequest(time.Duration(network) * time.Millisecond)
-			l := newLab(t, setup{rules: []rapidtest.Rule{rapidtest.Each(rapidtest.Everything(), slow)}})
+			l := newLab(t, setup{
+				rules:   []rapidtest.Rule{rapidtest.Each(rapidtest.Everything(), slow)},
+				options: retry.Options{Backoff: wait.Backoff{Duration: time.Millisecond, Factor: 1.5}},
+			})
 			ctx, stop := context.WithCancel(context.Background())
 			var writer sync.WaitGroup
 			writer.Go(func() {
