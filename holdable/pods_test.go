@@ -99,6 +99,7 @@ func TestPodRemains(t *testing.T) {
 		"OneStatusOfTwoReversed":  {status(ended(pod("p", "Failed")), "containerStatuses", state("main", "running"), state("main", "terminated")), true},
 		"StatusesAreText":         {with(ended(pod("p", "Failed")), "x", "status", "containerStatuses"), true},
 		"NameIsAMap":              {status(ended(pod("p", "Failed")), "containerStatuses", map[string]any{"name": map[string]any{}, "state": map[string]any{"terminated": map[string]any{}}}), true},
+		"NoNames":                 {with(status(ended(pod("p", "Failed")), "containerStatuses", map[string]any{"state": map[string]any{"terminated": map[string]any{}}}), []any{map[string]any{}}, "spec", "containers"), true},
 		"NoInitNoEphemeral":       {status(without(without(pod("p", "Succeeded"), "spec", "initContainers"), "spec", "ephemeralContainers"), "containerStatuses", state("main", "terminated")), false},
 		"StatusOfNoContainerRuns": {status(ended(pod("p", "Failed")), "containerStatuses", state("main", "terminated"), state("gone", "running")), false},
 	}
