@@ -179,6 +179,12 @@ func TestFindKeepsTheUID(t *testing.T) {
 			if _, err := pinned.read(t.Context(), shop(machineOf("u"), tickets...)); !errors.Is(err, meta.ErrReplaced) {
 				t.Errorf("pinned to another: got %v", err)
 			}
+			for _, pin := range []types.UID{"", "u"} {
+				nameless := &finder[bool]{kind: &kind, ref: meta.Ref{Namespace: "ns", Name: "m", UID: pin}, wantNamed: true}
+				if _, err := nameless.read(t.Context(), shop(machineOf(""), tickets...)); !errors.Is(err, meta.ErrRejected) {
+					t.Errorf("no UID at all, pinned to %q: got %v", pin, err)
+				}
+			}
 		})
 	}
 }
