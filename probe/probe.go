@@ -85,6 +85,13 @@ func (o Options) check(d holdable.Description) error {
 	return nil
 }
 
+func checkKind(kind holdable.Kind) error {
+	if kind == nil {
+		return meta.Invalidf("no kind")
+	}
+	return kind.Check()
+}
+
 // places are the namespaces to probe, the one of no name for a cluster-scoped
 // kind.
 func places(d holdable.Description, namespaces []string) []string {
@@ -122,10 +129,10 @@ type prober struct {
 }
 
 func newProber(cfg *rest.Config, kind holdable.Kind, opts Options) (*prober, error) {
-	if cfg == nil || kind == nil {
-		return nil, meta.Invalidf("no rest.Config, or no kind")
+	if cfg == nil {
+		return nil, meta.Invalidf("no rest.Config")
 	}
-	if err := kind.Check(); err != nil {
+	if err := checkKind(kind); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()

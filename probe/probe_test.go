@@ -149,7 +149,9 @@ func TestP1P2P3WhatIsWrong(t *testing.T) {
 
 func forbid(verb, resource string) func(*rapidtest.Server) {
 	return func(s *rapidtest.Server) {
-		s.Authorize(func(a rapidtest.Access) bool { return a.User == "admin" || a.Verb != verb || a.GVR.Resource != resource })
+		s.Authorize(func(a rapidtest.Access) bool {
+			return a.User == "admin" || a.Verb != verb || a.GVR.Resource != resource
+		})
 	}
 }
 

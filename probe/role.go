@@ -26,7 +26,7 @@ import (
 // subject is the name of a user, or system:serviceaccount:NAMESPACE:NAME, as in
 // Report.Identity.
 func Manifest(kind holdable.Kind, opts Options, subject string) ([]byte, error) {
-	if err := kind.Check(); err != nil {
+	if err := checkKind(kind); err != nil {
 		return nil, err
 	}
 	d := kind.Describe()

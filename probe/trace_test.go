@@ -122,7 +122,9 @@ func killedAt(t *testing.T, kind holdable.Kind, n int, executed bool) (finished,
 // goes on, and leaves nothing.
 func TestP2NoTraceOfAProbeThatFailed(t *testing.T) {
 	fails := map[string]func(next http.RoundTripper, req *http.Request) (*http.Response, error){
-		"NotSent": func(http.RoundTripper, *http.Request) (*http.Response, error) { return nil, errors.New("connection refused") },
+		"NotSent": func(http.RoundTripper, *http.Request) (*http.Response, error) {
+			return nil, errors.New("connection refused")
+		},
 		"AnswerLost": func(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 			if resp, err := next.RoundTrip(req); err == nil {
 				_ = resp.Body.Close() // lost
