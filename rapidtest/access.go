@@ -87,10 +87,6 @@ func (s *Server) reviewAccess(req *Request) *Response {
 	if _, ok := content["metadata"]; !ok {
 		content["metadata"] = map[string]any{}
 	}
-	status := map[string]any{"allowed": allowed}
-	if !allowed {
-		status["reason"] = "no rule allows it"
-	}
-	out.Object["status"] = status
+	out.Object["status"] = map[string]any{"allowed": allowed}
 	return &Response{Code: http.StatusCreated, Object: out}
 }

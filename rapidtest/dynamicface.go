@@ -208,11 +208,12 @@ func (r *resourceFace) DeleteCollection(ctx context.Context, opts metav1.DeleteO
 }
 
 // Get implements dynamic.ResourceInterface.
-func (r *resourceFace) Get(ctx context.Context, name string, _ metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error) {
+func (r *resourceFace) Get(ctx context.Context, name string, opts metav1.GetOptions, subresources ...string) (*unstructured.Unstructured, error) {
 	req, err := r.request(VerbGet, name, false, subresources)
 	if err != nil {
 		return nil, err
 	}
+	req.List.ResourceVersion = opts.ResourceVersion
 	return r.sendForObject(ctx, req)
 }
 

@@ -144,7 +144,7 @@ func parsePath(path string) (*Request, bool) {
 
 func readGet(req *Request, query url.Values) error {
 	if req.Name != "" {
-		req.Verb = VerbGet
+		req.Verb, req.List.ResourceVersion = VerbGet, query.Get("resourceVersion")
 		return nil
 	}
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &req.List, nil); err != nil {

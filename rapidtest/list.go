@@ -24,11 +24,24 @@ func (s *Server) get(ctx context.Context, res *servedResource, req *Request) *Re
 	if err := ctx.Err(); err != nil {
 		return failure(errRequestTimeout(err))
 	}
-	v := s.load(objectKey{req.GVR, req.Namespace, req.Name})
-	if v == nil {
+	obj := s.read(objectKey{req.GVR, req.Namespace, req.Name}, req.List.ResourceVersion)
+	if obj == nil {
 		return failure(apierrors.NewNotFound(res.groupResource(), req.Name))
 	}
-	return &Response{Code: http.StatusOK, Object: v.obj}
+	return &Response{Code: http.StatusOK, Object: obj}
+}
+
+// read finds an object, in the watch cache where the request is content with that.
+func (s *Server) read(key objectKey, resourceVersion string) *unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if resourceVersion == "0" && s.state.cached > 0 {
+		return s.state.at(key.gvr, s.state.cached)[key]
+	}
+	if v := s.state.objects[key]; v != nil {
+		return v.obj
+	}
+	return nil
 }
 
 // selection is what the selectors and the namespace of a list or a watch let through.
@@ -159,7 +172,7 @@ func (st *state) listPoint(o metav1.ListOptions, sel selection) (listPoint, erro
 	if o.Continue != "" {
 		return st.continuePoint(o.Continue, sel)
 	}
-	if o.ResourceVersion == "" || o.ResourceVersion == "0" {
+	if o.ResourceVersion == "" {
 		return listPoint{rv: st.rv}, nil
 	}
 	rv, err := strconv.ParseInt(o.ResourceVersion, 10, 64)
@@ -170,6 +183,8 @@ func (st *state) listPoint(o metav1.ListOptions, sel selection) (listPoint, erro
 		})
 	case rv > st.rv:
 		return listPoint{}, errTooLargeResourceVersion(rv, st.rv)
+	case o.ResourceVersionMatch != metav1.ResourceVersionMatchExact && st.cached > 0 && rv <= st.cached:
+		return listPoint{rv: st.cached}, nil
 	case o.ResourceVersionMatch != metav1.ResourceVersionMatchExact:
 		return listPoint{rv: st.rv}, nil
 	case rv < st.compacted:

@@ -49,7 +49,7 @@ type Request struct {
 	// FieldManager, FieldValidation (Ignore, Warn, Strict; "" is Warn) and DryRun ("All") are the options of a write.
 	FieldManager, FieldValidation string
 	DryRun                        []string
-	// List holds the options of a list, a watch or a deletecollection.
+	// List holds the options of a list, a watch or a deletecollection, and of a get its ResourceVersion.
 	List metav1.ListOptions
 	// Delete holds the options of a delete or a deletecollection.
 	Delete metav1.DeleteOptions

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/samber/lo"
@@ -43,7 +44,7 @@ func (k objectKey) path() string {
 
 // etcdKey is how the real server names the object in the text of storage errors.
 func (k objectKey) etcdKey() string {
-	if k.gvr.Group == "" {
+	if !strings.Contains(k.gvr.Group, ".") { // a built-in kind
 		return "/registry/" + k.gvr.Resource + "/" + k.path()
 	}
 	return "/registry/" + k.gvr.Group + "/" + k.gvr.Resource + "/" + k.path()
@@ -90,6 +91,7 @@ type state struct {
 	shared    bool
 	rv        int64
 	compacted int64
+	cached    int64 // where the watch cache stands; 0 where it keeps up
 	uids      int64
 	names     int64
 	last      *Commit
@@ -325,6 +327,22 @@ func (s *Server) ExpireContinueTokens() {
 	defer s.mu.Unlock()
 	s.state.rv++ // as the writes of other resources do, so that a token of this very moment is too old as well
 	s.state.compacted = s.state.rv
+}
+
+// FreezeCache has the server's watch cache stand still: gets and lists that leave the resourceVersion to the server ("0"), or ask for one that
+// the cache has, are answered from what is stored now, however much is written meanwhile. Real ones lag by moments. Reads that
+// give no resourceVersion are answered from what is stored when they arrive, as always.
+func (s *Server) FreezeCache() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.cached = s.state.rv
+}
+
+// ThawCache has the watch cache keep up again.
+func (s *Server) ThawCache() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.cached = 0
 }
 
 func (s *Server) load(key objectKey) *stored {
