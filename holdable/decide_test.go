@@ -245,7 +245,7 @@ func (s scene) marked(t *rapid.T, got verdict, err error, did Did) {
 	}
 }
 
-// a JSON object, for tables.
+// object returns an object of a table, with those conditions True.
 func object(metadata, spec any, conditions ...string) *unstructured.Unstructured {
 	var all []any
 	for _, c := range conditions {

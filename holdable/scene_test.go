@@ -383,7 +383,7 @@ func (s scene) ours(obj *unstructured.Unstructured, keys ...string) map[string]s
 	return found
 }
 
-// pause returns the value of the pause field on obj, nil if there is none.
+// pause returns the value of the pause field of obj, nil if there is none.
 func (s scene) pause(t fataler, obj *unstructured.Unstructured) any {
 	t.Helper()
 	v, err := retry.Lookup(obj, s.path...)
