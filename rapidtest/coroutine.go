@@ -21,9 +21,11 @@ type answer struct {
 
 // A node is a call after a sequence of answers.
 type node struct {
-	id     int
-	parent *node
-	via    answer
+	id int
+	// content remembers the hash of next; 0 before it is asked for.
+	content uint64
+	parent  *node
+	via     answer
 	// next is the request that the call waits on; nil if it has returned, and done is what its caller was told.
 	next *Request
 	done *outcome

@@ -1,7 +1,6 @@
 package rapidtest
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -63,8 +62,10 @@ type explorer struct {
 	calls   []*callTree
 	server  *Server
 	person  dynamic.Interface
+	faults  []faultKind
 	commits []Commit
 	seen    map[string]tally
+	stores  map[string]*storeNode
 	// contents remembers what contentOf found.
 	contents map[*unstructured.Unstructured]uint64
 	essences map[*unstructured.Unstructured]uint64
@@ -73,7 +74,7 @@ type explorer struct {
 
 // A worldState is everything that the future depends on, and how it came about.
 type worldState struct {
-	snap    Snapshot
+	store   *storeNode
 	at      []*node
 	late    []lateWrite
 	faults  int
@@ -88,7 +89,8 @@ type worldState struct {
 	record record
 
 	from *worldState
-	did  string
+	// did tells what led here from there; called only for a timeline.
+	did func() string
 }
 
 // versions are the resourceVersions that a call has seen, in the order in which it saw them. The call itself is shown their places in that
@@ -261,6 +263,7 @@ func (x *explorer) essence(obj *unstructured.Unstructured) uint64 {
 // A lateWrite is a write that the network holds back.
 type lateWrite struct {
 	call int
+	from *node
 	req  *Request
 }
 
@@ -303,7 +306,11 @@ func foreignKinds() []string { return []string{"status written", "resumed by han
 
 // newExplorer makes the world in its starting state. It must be called in a synctest bubble, and stopped there.
 func newExplorer(s *subject, b bounds, st start, specs ...callSpec) (*explorer, *worldState, error) {
-	x := &explorer{subject: s, bounds: b, server: s.server(), seen: map[string]tally{}, contents: map[*unstructured.Unstructured]uint64{}, essences: map[*unstructured.Unstructured]uint64{}, judge: newJudge(specs)}
+	x := &explorer{
+		subject: s, bounds: b, server: s.server(), faults: faultKinds(s), judge: newJudge(specs),
+		seen: map[string]tally{}, stores: map[string]*storeNode{},
+		contents: map[*unstructured.Unstructured]uint64{}, essences: map[*unstructured.Unstructured]uint64{},
+	}
 	x.person = x.server.Dynamic("setup")
 	if err := s.create(x.person); err != nil {
 		return nil, nil, err
@@ -311,25 +318,24 @@ func newExplorer(s *subject, b bounds, st start, specs ...callSpec) (*explorer, 
 	if err := st.make(s, x.person); err != nil {
 		return nil, nil, err
 	}
-	for i, spec := range specs {
+	for _, spec := range specs {
 		t, err := newCallTree(s, spec, b.retries)
 		if err != nil {
 			return nil, nil, err
 		}
 		x.calls = append(x.calls, t)
-		_ = i
 	}
 	x.server.OnCommit(func(c Commit) { x.commits = append(x.commits, c) })
 	w := &worldState{
-		snap: x.server.Snapshot(), at: make([]*node, len(specs)),
+		store: x.here(), at: make([]*node, len(specs)),
 		wrote: make([]bool, len(specs)), memories: make([]memory, len(specs)),
 		versions: make([]versions, len(specs)), record: newRecord(len(specs)),
-		did: "start: " + st.name,
+		did: func() string { return "start: " + st.name },
 	}
 	for i, t := range x.calls {
 		w.at[i] = t.root
 	}
-	x.judge.initial = s.read(x.held()).instance
+	x.judge.initial = s.read(w.store.held).instance
 	return x, w, nil
 }
 
@@ -337,10 +343,6 @@ func (x *explorer) stop() {
 	for _, t := range x.calls {
 		t.stop()
 	}
-}
-
-func (x *explorer) held() *unstructured.Unstructured {
-	return x.server.Stored(x.subject.held, x.subject.namespace(), x.subject.heldObjectName())
 }
 
 // A move is one thing that may happen next.
@@ -432,7 +434,7 @@ func (x *explorer) moves(w *worldState) []move {
 		if w.faults == x.bounds.faults {
 			continue
 		}
-		for _, f := range faultKinds(x.subject) {
+		for _, f := range x.faults {
 			if f.writesOnly && !n.next.Write() {
 				continue
 			}
@@ -453,28 +455,18 @@ func (x *explorer) moves(w *worldState) []move {
 // apply returns the state after a move, nil for one that changes nothing. The error is a *counterexample.
 func (x *explorer) apply(w *worldState, m move) (*worldState, error) {
 	next := &worldState{
-		at: slices.Clone(w.at), late: slices.Clone(w.late), faults: w.faults, foreign: w.foreign,
+		store: w.store, at: slices.Clone(w.at), late: slices.Clone(w.late), faults: w.faults, foreign: w.foreign,
 		wrote: slices.Clone(w.wrote), memories: slices.Clone(w.memories), versions: slices.Clone(w.versions),
 		record: w.record.clone(), from: w,
 	}
-	x.server.Restore(w.snap)
-	x.commits = nil
-	err := m.make(next)
-	next.snap = x.server.Snapshot()
-	if err != nil {
+	if err := m.make(next); err != nil {
 		return nil, &counterexample{next, err}
 	}
-	if next.foreign > w.foreign && len(x.commits) == 0 {
+	if next.foreign > w.foreign && next.store == w.store {
 		return nil, nil
 	}
-	next.late = slices.DeleteFunc(next.late, func(l lateWrite) bool { return !x.mayCommit(l.req) })
+	next.late = slices.DeleteFunc(next.late, func(l lateWrite) bool { return !next.store.mayCommit(l.req) })
 	return next, nil
-}
-
-// mayCommit says whether a write that was held back can still commit: not once the object has moved, for a resourceVersion never comes back.
-func (x *explorer) mayCommit(req *Request) bool {
-	now := x.server.Stored(req.GVR, req.Namespace, req.Name)
-	return now != nil && now.GetResourceVersion() == precondition(req)
 }
 
 // step executes and answers the request that a call waits on, under a fault.
@@ -482,79 +474,47 @@ func (x *explorer) step(i int, f faultKind) func(*worldState) error {
 	return func(w *worldState) error {
 		n := w.at[i]
 		req := w.versions[i].real(n.next)
-		w.did = fmt.Sprintf("%s: %s", x.calls[i].spec, describe(x.subject, req))
 		if f.name != "" {
 			w.faults++
-			w.did += " [" + f.name + "]"
 		}
 		if n.parent == nil {
 			w.record.invoke(i)
 		}
 		if f.replace != "" {
-			if err := x.replace(w, f.replace); err != nil {
+			w.record.replace()
+			if err := x.others(w, f.replace, func() error { return x.replace(f.replace) }); err != nil {
 				return err
 			}
 		}
 		var a answer
+		w.did = func() string { return x.tellStep(i, req, f, a, w.at[i]) }
 		if f.executes {
 			var err error
-			if a, err = x.execute(w, i, req); err != nil {
+			if a, err = x.execute(w, i, n, req); err != nil {
 				return err
 			}
 		}
 		if f.later {
-			w.late = append(w.late, lateWrite{i, req})
+			w.late = append(w.late, lateWrite{i, n, req})
 		}
 		if f.sees != nil {
 			a = f.sees()
 		}
 		w.memories[i] = w.memories[i].learns(x, req, a)
-		w.did += " -> " + a.String()
 		return x.deliver(w, i, a)
 	}
 }
 
-// execute has the server execute a request of call i, and audits what it commits.
-func (x *explorer) execute(w *worldState, i int, req *Request) (answer, error) {
-	x.commits = nil
-	resp, err := x.server.RoundTrip(context.Background(), req)
-	for _, c := range x.commits {
-		if err := x.committed(w, i, c); err != nil {
-			return answer{}, err
-		}
+func (x *explorer) tellStep(i int, req *Request, f faultKind, a answer, n *node) string {
+	text := fmt.Sprintf("%s: %s", x.calls[i].spec, describe(x.subject, req))
+	if f.name != "" {
+		text += " [" + f.name + "]"
 	}
-	return answer{resp, err}, nil
-}
-
-// committed audits one commit of call i.
-func (x *explorer) committed(w *worldState, i int, c Commit) error {
-	spec := x.calls[i].spec
-	w.wrote[i] = true
-	if c.GVR != x.subject.held || c.Name != x.subject.heldObjectName() {
-		return breaks("I9", "%s wrote %s %s", spec, c.GVR.Resource, c.Name)
+	text += " -> " + a.String()
+	if n.done != nil {
+		text += fmt.Sprintf("; told: %s", n.done)
 	}
-	if done := w.at[i].done; done != nil && !done.mayStillWrite() {
-		return breaks("I8", "a write of %s was committed after it had returned: %s", spec, done)
-	}
-	x.register(w, c)
-	if c.Type != "MODIFIED" {
-		return x.subject.audit(c.Previous, nil, spec)
-	}
-	return x.subject.audit(c.Previous, c.Object, spec)
-}
-
-// register notes a change of the instance in force.
-func (x *explorer) register(w *worldState, c Commit) {
-	var before, after int64
-	if c.Previous != nil {
-		before = x.subject.read(c.Previous).instance
-	}
-	if c.Type != "DELETED" {
-		after = x.subject.read(c.Object).instance
-	}
-	if before != after {
-		w.record.change()
-	}
+	return text
 }
 
 // deliver gives a call its answer.
@@ -569,7 +529,6 @@ func (x *explorer) deliver(w *worldState, i int, a answer) error {
 	if next.done == nil {
 		return nil
 	}
-	w.did += fmt.Sprintf("; told: %s", next.done)
 	w.record.finish(i, next.done, w.memories[i].doubted)
 	if w.wrote[i] && next.done.wroteNothing() {
 		return breaks("I8", "%s was told that nothing was written, but something was: %s", x.calls[i].spec, next.done)
@@ -582,9 +541,12 @@ func (x *explorer) land(k int) func(*worldState) error {
 	return func(w *worldState) error {
 		l := w.late[k]
 		w.late = slices.Delete(w.late, k, k+1)
-		w.did = fmt.Sprintf("late write of %s: %s", x.calls[l.call].spec, describe(x.subject, l.req))
-		a, err := x.execute(w, l.call, l.req)
-		w.did += " -> " + a.String()
+		var a answer
+		var err error
+		w.did = func() string {
+			return fmt.Sprintf("late write of %s: %s -> %s", x.calls[l.call].spec, describe(x.subject, l.req), a)
+		}
+		a, err = x.execute(w, l.call, l.from, l.req)
 		return err
 	}
 }
@@ -593,40 +555,13 @@ func (x *explorer) land(k int) func(*worldState) error {
 func (x *explorer) foreign(kind string) func(*worldState) error {
 	return func(w *worldState) error {
 		w.foreign++
-		w.did = "somebody else: " + kind
-		s := x.subject
-		switch kind {
-		case "status written":
-			return s.changeStatus(x.person, "Noticed")
-		case "resumed by hand":
-			return s.change(x.person, s.held, s.heldObjectName(), func(obj *unstructured.Unstructured) error { return s.setPause(obj, s.running) })
-		}
-		return s.change(x.person, s.held, s.heldObjectName(), func(obj *unstructured.Unstructured) error { return s.setPause(obj, s.heldValue) })
+		w.did = func() string { return "somebody else: " + kind }
+		return x.others(w, kind, func() error { return x.foreignWrite(kind) })
 	}
-}
-
-// replace puts another object in the place of the held or of the named one. Where the two differ, the new named object has a held one of its
-// own.
-func (x *explorer) replace(w *worldState, which string) error {
-	s := x.subject
-	w.record.replace()
-	if which == "named" {
-		if err := s.remove(x.person, s.named, worldName); err != nil {
-			return err
-		}
-	}
-	if err := s.remove(x.person, s.held, s.heldObjectName()); err != nil {
-		return err
-	}
-	if s.indirect() && which == "held" {
-		return s.createHeld(x.person, x.server.Stored(s.named, s.namespace(), worldName))
-	}
-	return s.create(x.person)
 }
 
 // key tells states apart by everything that the future depends on.
 func (x *explorer) key(w *worldState) string {
-	x.server.Restore(w.snap)
 	var remembered []string
 	b := make([]byte, 0, 64)
 	number := func(n int) { b = binary.AppendUvarint(b, uint64(n)) }
@@ -642,20 +577,19 @@ func (x *explorer) key(w *worldState) string {
 		hash(m.wrote)
 		hash(m.read)
 		hash(m.named)
-		hash(x.requestContent(n.next))
+		hash(x.essenceOf(n))
 		remembered = append(remembered, m.base, m.version, precondition(w.versions[i].real(n.next)))
 	}
 	for _, l := range w.late {
 		number(l.call)
-		hash(x.requestContent(l.req))
+		hash(x.essenceOf(l.from))
 		remembered = append(remembered, precondition(l.req))
 	}
 	number(1 << 20)
 	number(w.faults)
 	number(w.foreign)
 	b = w.record.append(b)
-	b = binary.BigEndian.AppendUint64(b, x.server.StateHash(remembered...))
-	return string(b)
+	return string(w.store.append(b, remembered))
 }
 
 func flagByte(b bool) byte {
@@ -663,16 +597,6 @@ func flagByte(b bool) byte {
 		return 1
 	}
 	return 0
-}
-
-// requestContent hashes a request without the resourceVersion it is bound to.
-func (x *explorer) requestContent(req *Request) uint64 {
-	if req.Object != nil { // an update, of which there is one kind
-		return x.essence(req.Object)
-	}
-	h := &hasher{}
-	h.text(req.Verb + req.GVR.Resource + req.Name + req.List.LabelSelector + req.List.Continue)
-	return h.sum()
 }
 
 // precondition is the resourceVersion that a request is bound to.
@@ -716,7 +640,7 @@ func (c *counterexample) Unwrap() error { return c.err }
 func (c *counterexample) Error() string {
 	var steps []string
 	for w := c.end; w != nil; w = w.from {
-		steps = append(steps, w.did)
+		steps = append(steps, w.did())
 	}
 	slices.Reverse(steps)
 	var b strings.Builder
