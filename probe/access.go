@@ -52,7 +52,6 @@ func canaryNeeds(held schema.GroupVersionResource) []holdable.Need {
 // it (rule P1).
 func (p *prober) access(ctx context.Context) []Line {
 	var lines []Line
-	asked := map[string]bool{}
 	for _, set := range required(p.what, p.opts) {
 		namespaces := p.opts.Namespaces
 		if set.clusterWide {
@@ -61,10 +60,6 @@ func (p *prober) access(ctx context.Context) []Line {
 		for _, namespace := range namespaces {
 			for _, need := range set.needs {
 				l := Line{Theme: Access, Capability: needText(need), Namespace: namespace, Ops: need.Ops}
-				if asked[l.where()] {
-					continue
-				}
-				asked[l.where()] = true
 				lines = append(lines, judge(l, set.name, p.mayI(ctx, namespace, need)))
 			}
 		}
