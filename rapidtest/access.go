@@ -1,6 +1,7 @@
 package rapidtest
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -57,8 +58,8 @@ func (s *Server) checkAccess(req *Request) error {
 	if a.Namespace != "" {
 		place = fmt.Sprintf("in the namespace %q", a.Namespace)
 	}
-	return apierrors.NewForbidden(a.GVR.GroupResource(), a.Name, fmt.Errorf(
-		"User %q cannot %s resource %q in API group %q %s", a.User, a.Verb, resource, a.GVR.Group, place))
+	why := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User, a.Verb, resource, a.GVR.Group, place)
+	return apierrors.NewForbidden(a.GVR.GroupResource(), a.Name, errors.New(why))
 }
 
 // reviewAccess answers a SelfSubjectAccessReview; it stores nothing.

@@ -2,13 +2,13 @@ package rapidtest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // metaOf returns the metadata of an object that has been through coerce, to read and, in a copy of the caller's own, to write.
@@ -50,7 +50,7 @@ func (r *servedResource) decodeBody(req *Request) (*unstructured.Unstructured, [
 func (r *servedResource) checkType(content map[string]any) error {
 	if kind, _ := content["kind"].(string); kind == "" {
 		body, _ := json.Marshal(content)
-		return errUnrecognized(r.Kind, fmt.Sprintf("Object 'Kind' is missing in '%s'", body), body)
+		return errUnrecognized(r.Kind, runtime.NewMissingKindErr(string(body)).Error(), body)
 	}
 	if v, _ := content["apiVersion"].(string); v != r.apiVersion() {
 		return apierrors.NewBadRequest(fmt.Sprintf(
@@ -199,9 +199,9 @@ func checkPatchedType(obj *unstructured.Unstructured) error {
 	switch {
 	case obj.GetKind() == "":
 		body, _ := json.Marshal(obj.Object)
-		return errPatched(string(body), fmt.Sprintf("Object 'Kind' is missing in '%s'", body))
+		return errPatched(string(body), runtime.NewMissingKindErr(string(body)).Error())
 	case obj.GetAPIVersion() == "":
-		return apierrors.NewInternalError(errors.New("Object 'apiVersion' is missing in 'object has no apiVersion field'"))
+		return apierrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/samber/lo"
@@ -65,7 +64,7 @@ func (s *Server) tryDelete(ctx context.Context, res *servedResource, key objectK
 		old = &stored{obj: marked} // if it is to go, it is this version that goes
 	}
 	if !remove {
-		return stillThere(req, lo.CoalesceOrEmpty(marked, old.obj)), true
+		return &Response{Code: http.StatusOK, Object: lo.CoalesceOrEmpty(marked, old.obj)}, true
 	}
 	if !dry && !s.removeVersion(key, old, req) {
 		return nil, false
@@ -80,14 +79,6 @@ func (s *Server) removeVersion(key objectKey, version *stored, req *Request) boo
 		return false
 	}
 	return s.swap(key, current, nil, req)
-}
-
-func stillThere(req *Request, obj *unstructured.Unstructured) *Response {
-	code := http.StatusOK
-	if orphan := req.Delete.OrphanDependents; orphan != nil && !*orphan { //nolint:staticcheck // clients still send it
-		code = http.StatusAccepted
-	}
-	return &Response{Code: code, Object: obj}
 }
 
 func removed(res *servedResource, key objectKey, obj *unstructured.Unstructured) *Response {
@@ -168,15 +159,11 @@ func (r *servedResource) grace(obj *unstructured.Unstructured, opts metav1.Delet
 
 // finalizersFor adds and removes the finalizers through which the garbage collector is told what to do with dependents.
 func finalizersFor(old []string, opts metav1.DeleteOptions) []string {
-	orphan := slices.Contains(old, metav1.FinalizerOrphanDependents)
-	foreground := slices.Contains(old, metav1.FinalizerDeleteDependents)
-	switch {
-	case opts.OrphanDependents != nil: //nolint:staticcheck // clients still send it
-		orphan, foreground = *opts.OrphanDependents, false //nolint:staticcheck
-	case opts.PropagationPolicy != nil:
-		orphan = *opts.PropagationPolicy == metav1.DeletePropagationOrphan
-		foreground = *opts.PropagationPolicy == metav1.DeletePropagationForeground
+	if opts.PropagationPolicy == nil {
+		return old
 	}
+	orphan := *opts.PropagationPolicy == metav1.DeletePropagationOrphan
+	foreground := *opts.PropagationPolicy == metav1.DeletePropagationForeground
 	out := lo.Without(old, metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)
 	if orphan {
 		out = append(out, metav1.FinalizerOrphanDependents)

@@ -106,3 +106,14 @@ func (r Resource) discovery() []metav1.APIResource {
 	}
 	return []metav1.APIResource{main, status}
 }
+
+// gvOf is the group and version of a discovery path.
+func gvOf(parts []string) (schema.GroupVersion, bool) {
+	switch {
+	case len(parts) == 2 && parts[0] == "api":
+		return schema.GroupVersion{Version: parts[1]}, true
+	case len(parts) == 3 && parts[0] == "apis":
+		return schema.GroupVersion{Group: parts[1], Version: parts[2]}, true
+	}
+	return schema.GroupVersion{}, false
+}

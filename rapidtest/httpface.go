@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
@@ -351,15 +350,4 @@ func hangUp(w http.ResponseWriter, cause error) {
 		return
 	}
 	_ = conn.Close() // there is nobody to tell
-}
-
-// gvOf is the group and version of a discovery path.
-func gvOf(parts []string) (schema.GroupVersion, bool) {
-	switch {
-	case len(parts) == 2 && parts[0] == "api":
-		return schema.GroupVersion{Version: parts[1]}, true
-	case len(parts) == 3 && parts[0] == "apis":
-		return schema.GroupVersion{Group: parts[1], Version: parts[2]}, true
-	}
-	return schema.GroupVersion{}, false
 }

@@ -606,7 +606,7 @@ func TestWatch(t *testing.T) {
 		defer w.Stop()
 		obj = mustUpdate(t, trainJobs(c), edited(obj, setNested(true, "spec", "suspend")))
 		obj = mustUpdate(t, trainJobs(c), edited(obj, func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"team": "y"}) }))
-		obj = mustUpdate(t, trainJobs(c), edited(obj, func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"team": "x"}) }))
+		mustUpdate(t, trainJobs(c), edited(obj, func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"team": "x"}) }))
 		if err := trainJobs(c).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

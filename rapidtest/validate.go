@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -58,9 +58,17 @@ func (r *servedResource) validateUpdate(obj, old *unstructured.Unstructured) fie
 // validateMetadataUpdate checks metadata in the order of the real server, which looks at some of it more than once and says so.
 func (r *servedResource) validateMetadataUpdate(obj, old *unstructured.Unstructured) field.ErrorList {
 	at := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, r.Namespaced, path.ValidatePathSegmentName, at)
+	errs := validation.ValidateObjectMetaAccessor(obj, r.Namespaced, pathSegment, at)
 	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
 	return append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
+}
+
+// pathSegment checks the name of an object that exists: it may be any that fits into a path.
+func pathSegment(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
 }
 
 func (r *servedResource) validateType(obj *unstructured.Unstructured) field.ErrorList {

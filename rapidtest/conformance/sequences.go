@@ -453,9 +453,8 @@ func lists() []Sequence {
 			obj = p.put("unchanged", obj)
 			obj = p.putStatus("status", with(obj, top("status", p.kind.Status())))
 			obj = p.put("other label", with(obj, inMeta("labels", map[string]any{"team": "y"})))
-			obj = p.put("first label", with(obj, inMeta("labels", map[string]any{"team": "x"}), inMeta("finalizers", []any{"example.com/one"})))
-			obj = p.delete("delete", "a", nil)
-			p.put("drop the finalizer", with(obj, inMeta("finalizers", nil)))
+			p.put("first label", with(obj, inMeta("labels", map[string]any{"team": "x"}), inMeta("finalizers", []any{"example.com/one"})))
+			p.put("drop the finalizer", with(p.delete("delete", "a", nil), inMeta("finalizers", nil)))
 			query := "watch=1&timeoutSeconds=1&resourceVersion=" + from
 			p.step("all events", call{method: http.MethodGet, query: query})
 			p.step("events of a selection", call{method: http.MethodGet, query: query + "&labelSelector=team%3Dx"})
