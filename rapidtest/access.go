@@ -15,15 +15,17 @@ func isAccessReview(gvr schema.GroupVersionResource) bool {
 	return gvr == schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 }
 
-// An Access is what somebody wants to do, as authorization sees it. Name is empty for a create, a list and the like.
+// An Access is what somebody wants to do, as authorization sees it. Name is empty for a create, a
+// list and the like.
 type Access struct {
 	User, Verb                   string
 	GVR                          schema.GroupVersionResource
 	Subresource, Namespace, Name string
 }
 
-// Authorize has allow decide who may do what; nil lets everyone do everything. What it refuses is answered 403 before anything else is
-// looked at. SelfSubjectAccessReviews are answered by it too, and open to everyone.
+// Authorize has allow decide who may do what; nil lets everyone do everything. What it refuses is
+// answered 403 before anything else is looked at. SelfSubjectAccessReviews are answered by it too,
+// and open to everyone.
 func (s *Server) Authorize(allow func(Access) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,12 +12,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// An Actor is one of the others that write to the objects under test: a controller such as [Kueue], [Trainer] or [Kubelet]. It is
-// level-triggered: what it does depends on what it reads now, and on nothing that it remembers. It talks to the server through a dynamic
-// client only, so that it can be given a [Scheduler] or a [Plan] like any other client, or run against a real cluster.
+// An Actor is one of the others that write to the objects under test: a controller such as [Kueue],
+// [Trainer] or [Kubelet]. It is level-triggered: what it does depends on what it reads now, and on
+// nothing that it remembers. It talks to the server through a dynamic client only, so that it can
+// be given a [Scheduler] or a [Plan] like any other client, or run against a real cluster.
 type Actor interface {
-	// Step looks at the world and makes at most one write to bring it nearer to where the actor wants it. It reports whether there was
-	// anything to do. A conflict is no error: somebody was faster, and the next step looks again.
+	// Step looks at the world and makes at most one write to bring it nearer to where the actor
+	// wants it. It reports whether there was anything to do. A conflict is no error: somebody was
+	// faster, and the next step looks again.
 	Step(ctx context.Context) (bool, error)
 }
 
@@ -41,8 +43,8 @@ func Settle(ctx context.Context, actors ...Actor) error {
 	}
 }
 
-// Run lets an actor work until ctx ends: it takes all the steps that there are, waits for interval, and looks again. Steps that fail are taken
-// again after the next wait.
+// Run lets an actor work until ctx ends: it takes all the steps that there are, waits for interval,
+// and looks again. Steps that fail are taken again after the next wait.
 func Run(ctx context.Context, interval time.Duration, actor Actor) {
 	for {
 		for {
@@ -106,7 +108,8 @@ func (h hand) list(ctx context.Context, gvr schema.GroupVersionResource, namespa
 	return list.Items, nil
 }
 
-// A Human uses kubectl: merge patches without a resourceVersion, which never conflict and go over whatever is there.
+// A Human uses kubectl: merge patches without a resourceVersion, which never conflict and go over
+// whatever is there.
 type Human struct {
 	// Client is what the human works with.
 	Client dynamic.Interface

@@ -32,21 +32,23 @@ const (
 	CauseManagerEviction      = "EvictedOnManagerCluster"
 )
 
-// Kueue is Kueue 0.17, as far as a job that is stopped and started can tell. It makes a Workload for every job with a queue name, admits it,
-// lets the job run while its Workload is admitted and suspends it while it is not. A Workload that is made inactive is evicted; one that is
-// made active again is admitted anew. It does not wait for pods that are still ending: a job that is readmitted at once runs beside
-// what is left of its earlier run.
+// Kueue is Kueue 0.17, as far as a job that is stopped and started can tell. It makes a Workload
+// for every job with a queue name, admits it, lets the job run while its Workload is admitted and
+// suspends it while it is not. A Workload that is made inactive is evicted; one that is made active
+// again is admitted anew. It does not wait for pods that are still ending: a job that is readmitted
+// at once runs beside what is left of its earlier run.
 type Kueue struct {
 	// Client is what it works with.
 	Client dynamic.Interface
 	// Namespace limits it to one namespace; it works in all where empty.
 	Namespace string
-	// Jobs is the resource of the jobs that it manages, which must have a spec.suspend; TrainJobs where it is zero.
+	// Jobs is the resource of the jobs that it manages, which must have a spec.suspend; TrainJobs
+	// where it is zero.
 	Jobs schema.GroupVersionResource
 	// ClusterQueue is the name that admissions carry; "cluster-queue" where empty.
 	ClusterQueue string
-	// AdmissionChecks are the checks of the ClusterQueue: a Workload with a reservation is admitted only once all of its entries for them
-	// are Ready, and every eviction resets these to Pending.
+	// AdmissionChecks are the checks of the ClusterQueue: a Workload with a reservation is admitted
+	// only once all of its entries for them are Ready, and every eviction resets these to Pending.
 	AdmissionChecks []string
 	// Quota decides whether there is quota for a Workload; always where nil.
 	Quota func(workload *unstructured.Unstructured) bool
@@ -103,7 +105,8 @@ func (k *Kueue) withoutWorkload(ctx context.Context, job *unstructured.Unstructu
 	return k.hand().create(ctx, Workloads().GVR, newWorkload(job))
 }
 
-// newWorkload is the Workload that Kueue makes for a job. Its name comes from the job's UID, so that it is the same each time.
+// newWorkload is the Workload that Kueue makes for a job. Its name comes from the job's UID, so
+// that it is the same each time.
 func newWorkload(job *unstructured.Unstructured) *unstructured.Unstructured {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(job.GetUID())) // never fails
@@ -137,7 +140,8 @@ func (k *Kueue) suspend(ctx context.Context, job *unstructured.Unstructured, val
 	return k.hand().update(ctx, k.jobs(), job)
 }
 
-// withWorkload is one round over a job and its Workload: the Workload first, then the job, as it follows from the Workload.
+// withWorkload is one round over a job and its Workload: the Workload first, then the job, as it
+// follows from the Workload.
 func (k *Kueue) withWorkload(ctx context.Context, job, w *unstructured.Unstructured) (bool, error) {
 	suspended := boolAt(job, false, "spec", "suspend")
 	switch {
@@ -211,8 +215,8 @@ func (k *Kueue) evict(ctx context.Context, w *unstructured.Unstructured) (bool, 
 	return k.hand().updateStatus(ctx, Workloads().GVR, w)
 }
 
-// stopEvicted suspends the job of an evicted Workload, and takes back its quota once the job counts no pod as active. That count drops when
-// the deletion of pods is issued, not when they have ended.
+// stopEvicted suspends the job of an evicted Workload, and takes back its quota once the job counts
+// no pod as active. That count drops when the deletion of pods is issued, not when they have ended.
 func (k *Kueue) stopEvicted(ctx context.Context, job, w *unstructured.Unstructured, suspended bool) (bool, error) {
 	if !suspended {
 		return k.suspend(ctx, job, true)
@@ -316,8 +320,8 @@ func (k *Kueue) WorkloadOf(ctx context.Context, job *unstructured.Unstructured) 
 	return &list.Items[0], nil
 }
 
-// Deactivate has Kueue deactivate a Workload by itself, for one of the causes: it sets the condition DeactivationTarget, from which the
-// following steps go on.
+// Deactivate has Kueue deactivate a Workload by itself, for one of the causes: it sets the
+// condition DeactivationTarget, from which the following steps go on.
 func (k *Kueue) Deactivate(ctx context.Context, namespace, name, cause string) error {
 	c := k.Client.Resource(Workloads().GVR).Namespace(namespace)
 	w, err := c.Get(ctx, name, metav1.GetOptions{})
@@ -329,8 +333,9 @@ func (k *Kueue) Deactivate(ctx context.Context, namespace, name, cause string) e
 	return err
 }
 
-// Recreate has Kueue delete a Workload, as it does when the job's template changes while quota is reserved, or as anyone may: the following
-// steps suspend the job, let the Workload go and make a new one, which is active and has none of the old one's annotations.
+// Recreate has Kueue delete a Workload, as it does when the job's template changes while quota is
+// reserved, or as anyone may: the following steps suspend the job, let the Workload go and make a
+// new one, which is active and has none of the old one's annotations.
 func (k *Kueue) Recreate(ctx context.Context, namespace, name string) error {
 	return k.Client.Resource(Workloads().GVR).Namespace(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }

@@ -17,16 +17,17 @@ import (
 const (
 	// JobSetNameLabel on a pod is the name of its TrainJob, whose JobSet has the same name.
 	JobSetNameLabel = "jobset.sigs.k8s.io/jobset-name"
-	// ExecutionLabel on a pod of [Trainer] tells the executions of a job apart: it is the generation of the job when its first pod
-	// was made, which moves with every stop and start. Two pods that are there at the same time and differ in it are two executions
-	// side by side.
+	// ExecutionLabel on a pod of [Trainer] tells the executions of a job apart: it is the
+	// generation of the job when its first pod was made, which moves with every stop and start. Two
+	// pods that are there at the same time and differ in it are two executions side by side.
 	ExecutionLabel = "rapidtest.kubehold.dev/execution"
 )
 
-// Trainer is Kubeflow Trainer 2.2 together with JobSet and the Job controller, as far as pods can tell: it makes the pods of a TrainJob that
-// is not suspended and deletes those of one that is. Like the real ones it does not wait for pods that are still ending, neither before it
-// says Suspended nor before it makes new ones. The pods run and end by [Kubelet]. The JobSets and Jobs between a TrainJob and its pods are
-// left out: a pod's controller is its TrainJob.
+// Trainer is Kubeflow Trainer 2.2 together with JobSet and the Job controller, as far as pods can
+// tell: it makes the pods of a TrainJob that is not suspended and deletes those of one that is.
+// Like the real ones it does not wait for pods that are still ending, neither before it says
+// Suspended nor before it makes new ones. The pods run and end by [Kubelet]. The JobSets and Jobs
+// between a TrainJob and its pods are left out: a pod's controller is its TrainJob.
 type Trainer struct {
 	// Client is what it works with.
 	Client dynamic.Interface
@@ -38,8 +39,8 @@ type Trainer struct {
 	Nodes []string
 	// Grace is how long pods take to end, in whole seconds; they end at once where 0.
 	Grace time.Duration
-	// Stuck says of which jobs the suspension never reaches the pods, as after an edit of the TrainingRuntime: the job says Suspended, and
-	// its pods run on.
+	// Stuck says of which jobs the suspension never reaches the pods, as after an edit of the
+	// TrainingRuntime: the job says Suspended, and its pods run on.
 	Stuck func(job *unstructured.Unstructured) bool
 }
 
@@ -191,8 +192,9 @@ func (tr *Trainer) Complete(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-// Kubelet runs pods: it starts those that are bound to a node, and ends those that are being deleted when their grace is over, with a
-// terminated status for every container before the pod goes. On a node that is lost it does nothing of that.
+// Kubelet runs pods: it starts those that are bound to a node, and ends those that are being
+// deleted when their grace is over, with a terminated status for every container before the pod
+// goes. On a node that is lost it does nothing of that.
 type Kubelet struct {
 	// Client is what it works with.
 	Client dynamic.Interface
@@ -207,8 +209,9 @@ type Kubelet struct {
 
 func (k *Kubelet) hand() hand { return hand{client: k.Client, manager: "kubelet"} }
 
-// Lose loses a node: it may run on, but nobody hears of it. Its pods stay. When they are deleted, a controller writes phase Failed on them, which
-// proves nothing: no container status says that anything ended.
+// Lose loses a node: it may run on, but nobody hears of it. Its pods stay. When they are deleted, a
+// controller writes phase Failed on them, which proves nothing: no container status says that
+// anything ended.
 func (k *Kubelet) Lose(node string) { k.mark(node, false) }
 
 // Gone says that a lost node is gone for good: its pods are deleted by force.
@@ -323,8 +326,8 @@ func allTerminated(pod *unstructured.Unstructured) bool {
 	return len(list) > 0
 }
 
-// Executions returns the executions, by [ExecutionLabel], of which a pod of the job is there, be it running, ending or lost. More than one
-// is two executions side by side.
+// Executions returns the executions, by [ExecutionLabel], of which a pod of the job is there, be it
+// running, ending or lost. More than one is two executions side by side.
 func (s *Server) Executions(namespace, job string) []string {
 	out := lo.FilterMap(s.StoredAll(Pods().GVR), func(p *unstructured.Unstructured, _ int) (string, bool) {
 		labels := p.GetLabels()

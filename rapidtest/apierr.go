@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The texts here are those of the real server, so that whoever reads them in a test reads what a user would.
+// The texts here are those of the real server, so that whoever reads them in a test reads what a
+// user would.
 
 // optimisticLock is the text of every conflict over a resourceVersion.
 const optimisticLock = "the object has been modified; please apply your changes to the latest version and try again"
@@ -20,7 +21,8 @@ func errConflict(res *servedResource, name string, err error) error {
 	return apierrors.NewConflict(res.groupResource(), name, err)
 }
 
-// errNoResourceVersion refuses an update without a resourceVersion. As in the real server the kind of its details is the resource.
+// errNoResourceVersion refuses an update without a resourceVersion. As in the real server the kind
+// of its details is the resource.
 func errNoResourceVersion(res *servedResource, name string) error {
 	kind := res.groupKind()
 	kind.Kind = res.GVR.Resource
@@ -36,7 +38,8 @@ func errOtherUID(res *servedResource, key objectKey, sent, stored types.UID) err
 		key.etcdKey(), sent, stored))
 }
 
-// errDeletePrecondition refuses a delete. As in the real server the kind of its details is the kind, not the resource.
+// errDeletePrecondition refuses a delete. As in the real server the kind of its details is the
+// kind, not the resource.
 func errDeletePrecondition(res *servedResource, name, what, sent, stored, hint string) error {
 	gr := res.groupResource()
 	gr.Resource = res.Kind

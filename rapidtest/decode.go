@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// metaOf returns the metadata of an object that has been through coerce, to read and, in a copy of the caller's own, to write.
+// metaOf returns the metadata of an object that has been through coerce, to read and, in a copy of
+// the caller's own, to write.
 func metaOf(obj *unstructured.Unstructured) map[string]any {
 	meta, _ := obj.Object["metadata"].(map[string]any)
 	return meta
@@ -23,7 +24,8 @@ func textOf(obj *unstructured.Unstructured, field string) string {
 	return s
 }
 
-// decodeBody reads the body of a create or an update as the real server does: it checks its type and metadata, prunes and sets defaults.
+// decodeBody reads the body of a create or an update as the real server does: it checks its type
+// and metadata, prunes and sets defaults.
 func (r *servedResource) decodeBody(req *Request) (*unstructured.Unstructured, []string, error) {
 	if req.Object == nil {
 		return nil, nil, errUnrecognized(r.Kind, "couldn't get version/kind; json parse error: unexpected end of JSON input", nil)
@@ -66,7 +68,8 @@ func warnings(req *Request, unknown []string) []string {
 	return unknownFieldTexts(unknown)
 }
 
-// coerce gives an object the form in which it is stored: metadata checked and tidied, unknown fields pruned, defaults set.
+// coerce gives an object the form in which it is stored: metadata checked and tidied, unknown
+// fields pruned, defaults set.
 func (r *servedResource) coerce(obj *unstructured.Unstructured) (unknown []string, err error) {
 	if err := checkMetadata(obj.Object["metadata"]); err != nil {
 		return nil, err
@@ -117,7 +120,8 @@ func jsonType(v any) string {
 	return "number"
 }
 
-// tidyMetadata drops what would not survive a trip through ObjectMeta: nulls and empty values, and the fields that the model leaves out.
+// tidyMetadata drops what would not survive a trip through ObjectMeta: nulls and empty values, and
+// the fields that the model leaves out.
 func tidyMetadata(content map[string]any) {
 	meta, ok := content["metadata"].(map[string]any)
 	if !ok {

@@ -50,7 +50,8 @@ func checkDeletePreconditions(res *servedResource, req *Request, old *unstructur
 	return nil
 }
 
-// tryDelete does what a delete comes to: mark the object, remove it, or both in turn. It reports false if the object changed meanwhile.
+// tryDelete does what a delete comes to: mark the object, remove it, or both in turn. It reports
+// false if the object changed meanwhile.
 func (s *Server) tryDelete(ctx context.Context, res *servedResource, key objectKey, old *stored, req *Request) (*Response, bool) {
 	marked, remove := res.markDeleted(old.obj, req.Delete, time.Now())
 	dry := len(req.DryRun) > 0
@@ -92,7 +93,8 @@ func removed(res *servedResource, key objectKey, obj *unstructured.Unstructured)
 	}}
 }
 
-// markDeleted is the object as a delete leaves it, nil where it is not touched, and whether it is to be removed then.
+// markDeleted is the object as a delete leaves it, nil where it is not touched, and whether it is
+// to be removed then.
 func (r *servedResource) markDeleted(old *unstructured.Unstructured, opts metav1.DeleteOptions, now time.Time) (marked *unstructured.Unstructured, remove bool) {
 	content := maps.Clone(old.Object)
 	meta := maps.Clone(metaOf(old))
@@ -125,8 +127,8 @@ func (r *servedResource) markDeleted(old *unstructured.Unstructured, opts metav1
 	return obj, false
 }
 
-// grace settles the graceful deletion of a kind that has one, in obj's metadata. pending: it is under way already, and this delete
-// does not shorten it.
+// grace settles the graceful deletion of a kind that has one, in obj's metadata. pending: it is
+// under way already, and this delete does not shorten it.
 func (r *servedResource) grace(obj *unstructured.Unstructured, opts metav1.DeleteOptions, now time.Time) (period int64, graceful, pending bool) {
 	if r.GracefulDelete == nil {
 		return 0, false, false
@@ -157,7 +159,8 @@ func (r *servedResource) grace(obj *unstructured.Unstructured, opts metav1.Delet
 	return period, true, false
 }
 
-// finalizersFor adds and removes the finalizers through which the garbage collector is told what to do with dependents.
+// finalizersFor adds and removes the finalizers through which the garbage collector is told what to
+// do with dependents.
 func finalizersFor(old []string, opts metav1.DeleteOptions) []string {
 	if opts.PropagationPolicy == nil {
 		return old

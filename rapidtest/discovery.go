@@ -17,7 +17,8 @@ func serverVersion() version.Info {
 	return version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2", Platform: "model"}
 }
 
-// discover answers the requests from which clients learn what is served. It is open to everyone and passes no middleware.
+// discover answers the requests from which clients learn what is served. It is open to everyone and
+// passes no middleware.
 func (s *Server) discover(r *http.Request) (*Response, bool) {
 	if r.Method != http.MethodGet {
 		return nil, false

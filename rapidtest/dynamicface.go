@@ -17,9 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Dynamic returns a client of the server that acts as user. Its requests go through mws, which are this client's own, and then through what
-// [Server.Use] has put there. It fails as client-go's dynamic client fails, but does without HTTP and JSON, and one call is one
-// transmission: it never sends again by itself. [Server.RESTConfig] has the real client for where that matters.
+// Dynamic returns a client of the server that acts as user. Its requests go through mws, which are
+// this client's own, and then through what [Server.Use] has put there. It fails as client-go's
+// dynamic client fails, but does without HTTP and JSON, and one call is one transmission: it never
+// sends again by itself. [Server.RESTConfig] has the real client for where that matters.
 //
 // Server-side apply is not modelled: Apply and ApplyStatus are answered 405.
 func (s *Server) Dynamic(user string, mws ...Middleware) dynamic.Interface {
@@ -106,7 +107,8 @@ func (r *resourceFace) sendForObject(ctx context.Context, req *Request) (*unstru
 	return resp.Object.DeepCopy(), nil
 }
 
-// within lets a round trip take no longer than its caller's context: the caller gets the context's error at once, whatever goes on behind it.
+// within lets a round trip take no longer than its caller's context: the caller gets the context's
+// error at once, whatever goes on behind it.
 func within(ctx context.Context, trip RoundTrip, req *Request) (*Response, error) {
 	if ctx.Done() == nil {
 		return trip(ctx, req)

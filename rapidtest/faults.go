@@ -15,25 +15,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Fault is what goes wrong with one request, on its way to the server, in it, and on the way back. The zero Fault is none. Its parts
-// combine; the functions from [LoseRequest] to [Answer] make the usual ones.
+// A Fault is what goes wrong with one request, on its way to the server, in it, and on the way
+// back. The zero Fault is none. Its parts combine; the functions from [LoseRequest] to [Answer]
+// make the usual ones.
 type Fault struct {
 	// Name says in timelines what it is.
 	Name string
 
 	// Drop: the request never reaches the server.
 	Drop bool
-	// Delay keeps the request in the network before it reaches the server, whose timeout has not begun to run then.
+	// Delay keeps the request in the network before it reaches the server, whose timeout has not
+	// begun to run then.
 	Delay time.Duration
-	// Hold keeps the request inside the server before it is executed, where the server's timeout runs; see [Request.Hold].
+	// Hold keeps the request inside the server before it is executed, where the server's timeout
+	// runs; see [Request.Hold].
 	Hold time.Duration
 	// Detach: that the client has gone does not reach the server; the request goes on without it.
 	Detach bool
-	// Repeat is how many times the request is executed beyond the first, each time after the one before it was answered.
+	// Repeat is how many times the request is executed beyond the first, each time after the one
+	// before it was answered.
 	Repeat int
 
-	// Early: the client sees Err, Response or, with Hang, nothing as soon as it has sent the request, while the request goes on behind
-	// its back. It implies Detach.
+	// Early: the client sees Err, Response or, with Hang, nothing as soon as it has sent the
+	// request, while the request goes on behind its back. It implies Detach.
 	Early bool
 	// Err is what the client sees instead of an answer: a broken connection.
 	Err error
@@ -56,38 +60,45 @@ func ResetConnection() Fault {
 	return Fault{Name: "connection reset", Err: &netError{syscall.ECONNRESET}}
 }
 
-// HangRequest loses the request in a silent network: nothing is executed, and the client hears nothing until its context ends.
+// HangRequest loses the request in a silent network: nothing is executed, and the client hears
+// nothing until its context ends.
 func HangRequest() Fault { return Fault{Name: "request hangs", Drop: true, Hang: true} }
 
-// HangResponse has the request executed and loses the answer: the client hears nothing until its context ends.
+// HangResponse has the request executed and loses the answer: the client hears nothing until its
+// context ends.
 func HangResponse() Fault { return Fault{Name: "response hangs", Hang: true} }
 
-// DelayRequest keeps the request in the network for d; the client waits for it. If the client gives up first, the request arrives all the same.
+// DelayRequest keeps the request in the network for d; the client waits for it. If the client gives
+// up first, the request arrives all the same.
 func DelayRequest(d time.Duration) Fault {
 	return Fault{Name: fmt.Sprintf("delayed %v", d), Delay: d, Detach: true}
 }
 
-// HoldRequest keeps the request inside the server for d. A timeout of the request's own, or of the server, that is over before cuts it off with
-// a 504, and nothing is executed; so does the client's going.
+// HoldRequest keeps the request inside the server for d. A timeout of the request's own, or of the
+// server, that is over before cuts it off with a 504, and nothing is executed; so does the client's
+// going.
 func HoldRequest(d time.Duration) Fault { return Fault{Name: fmt.Sprintf("held %v", d), Hold: d} }
 
-// CommitLater answers the client with a 504 at once, and executes the request after d, as it is then: if its precondition still holds.
+// CommitLater answers the client with a 504 at once, and executes the request after d, as it is
+// then: if its precondition still holds.
 func CommitLater(d time.Duration) Fault {
 	f := Answer(http.StatusGatewayTimeout)
 	f.Name, f.Drop, f.Early, f.Delay = fmt.Sprintf("504, executed %v later", d), false, true, d
 	return f
 }
 
-// HangCommitLater leaves the client without an answer until its context ends, and executes the request after d, the client's going or not.
+// HangCommitLater leaves the client without an answer until its context ends, and executes the
+// request after d, the client's going or not.
 func HangCommitLater(d time.Duration) Fault {
 	return Fault{Name: fmt.Sprintf("hangs, executed %v later", d), Early: true, Hang: true, Delay: d}
 }
 
-// Duplicate has the request executed twice, as a proxy that sends again would; the client sees the second answer.
+// Duplicate has the request executed twice, as a proxy that sends again would; the client sees the
+// second answer.
 func Duplicate() Fault { return Fault{Name: "sent twice", Repeat: 1} }
 
-// Answer answers with a status of the given code instead of the server, which never sees the request. See [Fault.AfterCommit] and
-// [Fault.WithRetryAfter].
+// Answer answers with a status of the given code instead of the server, which never sees the
+// request. See [Fault.AfterCommit] and [Fault.WithRetryAfter].
 func Answer(code int) Fault {
 	return Fault{Name: fmt.Sprintf("answered %d", code), Drop: true, Response: answerOf(code)}
 }
@@ -108,7 +119,8 @@ func (f Fault) AfterCommit() Fault {
 	return f
 }
 
-// WithRetryAfter is the fault with a Retry-After header on its answer, which has client-go send the request again by itself.
+// WithRetryAfter is the fault with a Retry-After header on its answer, which has client-go send the
+// request again by itself.
 func (f Fault) WithRetryAfter(seconds int) Fault {
 	if f.Response == nil {
 		return f
@@ -249,7 +261,8 @@ func (m Match) And(other Match) Match {
 	return func(r *Request) bool { return m(r) && other(r) }
 }
 
-// A Rule of a [Plan] gives a fault to some of the requests that Match picks: those with the numbers From to To among them, from 1.
+// A Rule of a [Plan] gives a fault to some of the requests that Match picks: those with the numbers
+// From to To among them, from 1.
 type Rule struct {
 	Match    Match
 	From, To int
@@ -269,8 +282,9 @@ func Span(from, to int, match Match, fault Fault) Rule {
 	return Rule{Match: match, From: from, To: to, Fault: fault}
 }
 
-// A Plan decides what goes wrong with which request, and remembers all that passed. The first of its rules that counts a request among its
-// own decides; every rule counts every request that it matches. Use its Middleware with [Server.Use] or a face:
+// A Plan decides what goes wrong with which request, and remembers all that passed. The first of
+// its rules that counts a request among its own decides; every rule counts every request that it
+// matches. Use its Middleware with [Server.Use] or a face:
 //
 //	plan := rapidtest.NewPlan(rapidtest.Nth(1, rapidtest.Writes(), rapidtest.LoseResponse()))
 //	client := server.Dynamic("alice", plan.Middleware)
@@ -291,8 +305,8 @@ func NewPlan(rules ...Rule) *Plan {
 
 // An Event is what became of one request that passed a [Plan].
 type Event struct {
-	// Sent and Seen are when the client sent the request and when it saw the outcome, counted from the plan's start. Seen is
-	// negative while it waits.
+	// Sent and Seen are when the client sent the request and when it saw the outcome, counted from
+	// the plan's start. Seen is negative while it waits.
 	Sent, Seen time.Duration
 	// Request is the request.
 	Request *Request

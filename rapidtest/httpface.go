@@ -21,24 +21,27 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// modelHost is the host in the URLs of the model. No name server knows it: a request that left the process would fail.
+// modelHost is the host in the URLs of the model. No name server knows it: a request that left the
+// process would fail.
 const modelHost = "http://model.invalid"
 
-// Transport returns an http.RoundTripper that carries the REST calls of user to the server without any network. As a
-// network would, it gives up as soon as the request's context ends, whatever the server goes on to do. Its requests go through
-// mws, which are this transport's own, and then through what [Server.Use] has put there.
+// Transport returns an http.RoundTripper that carries the REST calls of user to the server without
+// any network. As a network would, it gives up as soon as the request's context ends, whatever the
+// server goes on to do. Its requests go through mws, which are this transport's own, and then
+// through what [Server.Use] has put there.
 func (s *Server) Transport(user string, mws ...Middleware) http.RoundTripper {
 	return &httpFace{server: s, user: user, trip: chain(s.RoundTrip, mws)}
 }
 
-// RESTConfig returns a configuration with which client-go's own clients reach the server as user: the dynamic client, with its
-// re-sends and everything, the typed and the discovery clients. Client-side rate limiting is off; set QPS and Burst to have it.
+// RESTConfig returns a configuration with which client-go's own clients reach the server as user:
+// the dynamic client, with its re-sends and everything, the typed and the discovery clients.
+// Client-side rate limiting is off; set QPS and Burst to have it.
 func (s *Server) RESTConfig(user string, mws ...Middleware) *rest.Config {
 	return &rest.Config{Host: modelHost, Transport: s.Transport(user, mws...), QPS: -1}
 }
 
-// Handler returns an http.Handler that serves the same REST calls, for use with net/http/httptest. A fault that breaks the connection
-// breaks it here too.
+// Handler returns an http.Handler that serves the same REST calls, for use with net/http/httptest.
+// A fault that breaks the connection breaks it here too.
 func (s *Server) Handler(user string, mws ...Middleware) http.Handler {
 	return &httpHandler{face: httpFace{server: s, user: user, trip: chain(s.RoundTrip, mws)}}
 }

@@ -11,9 +11,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// wireCopy copies v as a trip over the wire would: what comes back shares nothing with v and holds only the types that
-// unstructured content may hold (nil, bool, string, int64, float64, []any, map[string]any). It also says roughly how many
-// bytes v takes as JSON. Types that are not JSON trees already (an int, a []string, a struct) go through encoding/json.
+// wireCopy copies v as a trip over the wire would: what comes back shares nothing with v and holds
+// only the types that unstructured content may hold (nil, bool, string, int64, float64, []any,
+// map[string]any). It also says roughly how many bytes v takes as JSON. Types that are not JSON
+// trees already (an int, a []string, a struct) go through encoding/json.
 func wireCopy(v any) (any, int, error) {
 	switch v := v.(type) {
 	case nil:
@@ -106,7 +107,8 @@ func wireCopyObject(m map[string]any) (map[string]any, int, error) {
 	return out, size, nil
 }
 
-// sameValue reports whether two JSON trees are equal. A missing and an empty map are different, as they are on disk.
+// sameValue reports whether two JSON trees are equal. A missing and an empty map are different, as
+// they are on disk.
 func sameValue(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -8,7 +8,8 @@ import (
 	"github.com/samber/lo"
 )
 
-// prune drops from an object's content every field that the resource does not know, and returns their paths in order.
+// prune drops from an object's content every field that the resource does not know, and returns
+// their paths in order.
 func (r *servedResource) prune(content map[string]any) []string {
 	unknown := pruneMetadata(content)
 	if r.schema != nil {

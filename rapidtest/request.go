@@ -28,9 +28,9 @@ const (
 	VerbDeleteCollection = "deletecollection"
 )
 
-// A Request is one transmission to the server: what client-go sends once. A client that sends the same thing again makes
-// another Request, with another ID. A Request is not changed once it is on its way; a [Middleware] that wants another one passes
-// on a copy ([Request.With]).
+// A Request is one transmission to the server: what client-go sends once. A client that sends the
+// same thing again makes another Request, with another ID. A Request is not changed once it is on
+// its way; a [Middleware] that wants another one passes on a copy ([Request.With]).
 type Request struct {
 	// ID numbers the transmissions to one server, from 1, in the order in which they left.
 	ID int64
@@ -46,7 +46,8 @@ type Request struct {
 	// Patch is the body of a patch, and PatchType its kind.
 	Patch     []byte
 	PatchType types.PatchType
-	// FieldManager, FieldValidation (Ignore, Warn, Strict; "" is Warn) and DryRun ("All") are the options of a write.
+	// FieldManager, FieldValidation (Ignore, Warn, Strict; "" is Warn) and DryRun ("All") are the
+	// options of a write.
 	FieldManager, FieldValidation string
 	DryRun                        []string
 	// List holds the options of a list, a watch or a deletecollection, and of a get its ResourceVersion.
@@ -55,14 +56,16 @@ type Request struct {
 	Delete metav1.DeleteOptions
 	// BodySize is the size of the body in bytes, an estimate where nothing was encoded.
 	BodySize int
-	// Timeout is the ?timeout= of the request; 0 where there was none. The server cuts off a request that it holds any longer.
+	// Timeout is the ?timeout= of the request; 0 where there was none. The server cuts off a
+	// request that it holds any longer.
 	Timeout time.Duration
-	// Hold keeps the request inside the server for a while before it is executed, as a slow webhook would. It counts against
-	// the Timeout; a delay in the network (see [Fault]) does not.
+	// Hold keeps the request inside the server for a while before it is executed, as a slow webhook
+	// would. It counts against the Timeout; a delay in the network (see [Fault]) does not.
 	Hold time.Duration
 }
 
-// Write says whether the request can change what is stored: it is none of get, list and watch, and no dry run.
+// Write says whether the request can change what is stored: it is none of get, list and watch, and
+// no dry run.
 func (r *Request) Write() bool {
 	switch r.Verb {
 	case VerbGet, VerbList, VerbWatch:
@@ -131,8 +134,9 @@ func (r *Request) path() string {
 	return strings.Join(parts, "/")
 }
 
-// A Response is what the server answers to a [Request]. Exactly one of Object, List, Status, Watch and Text is set. Its objects
-// are shared with the server and must not be changed; the faces copy them for their callers.
+// A Response is what the server answers to a [Request]. Exactly one of Object, List, Status, Watch
+// and Text is set. Its objects are shared with the server and must not be changed; the faces copy
+// them for their callers.
 type Response struct {
 	// Code is the HTTP status code.
 	Code int
@@ -187,7 +191,8 @@ func (r *Response) retryAfter() int {
 	return r.RetryAfter
 }
 
-// failure makes the response of an error: an API error keeps its status, anything else is a 500, as in the real server.
+// failure makes the response of an error: an API error keeps its status, anything else is a 500, as
+// in the real server.
 func failure(err error) *Response {
 	var status metav1.Status
 	if api, ok := err.(apierrors.APIStatus); ok {
@@ -210,12 +215,14 @@ func (r *Response) withWarnings(texts []string) *Response {
 	return r
 }
 
-// A RoundTrip carries one request to the server and brings back its answer. An error means that no answer came: the connection
-// broke, or ctx ended; it says nothing about what the server did. Whatever the server refuses comes as a Response.
+// A RoundTrip carries one request to the server and brings back its answer. An error means that no
+// answer came: the connection broke, or ctx ended; it says nothing about what the server did.
+// Whatever the server refuses comes as a Response.
 type RoundTrip func(ctx context.Context, req *Request) (*Response, error)
 
-// A Middleware stands between the clients and the server and sees every request: it may look, change, delay, drop, repeat or
-// answer it. See [Plan] and [Scheduler] for the two that tests need most.
+// A Middleware stands between the clients and the server and sees every request: it may look,
+// change, delay, drop, repeat or answer it. See [Plan] and [Scheduler] for the two that tests need
+// most.
 type Middleware func(next RoundTrip) RoundTrip
 
 // chain puts middlewares before next; the first one sees a request first.

@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// A Resource tells a [Server] of one resource that it serves: what a CustomResourceDefinition would say, as far as code
-// that reads and writes objects can tell. The zero value of every optional field means what a CRD without it means.
+// A Resource tells a [Server] of one resource that it serves: what a CustomResourceDefinition would
+// say, as far as code that reads and writes objects can tell. The zero value of every optional
+// field means what a CRD without it means.
 type Resource struct {
 	// GVR names the resource, for example trainer.kubeflow.org/v1alpha1 trainjobs.
 	GVR schema.GroupVersionResource
@@ -19,27 +20,31 @@ type Resource struct {
 	ListKind string
 	// Namespaced objects live in a namespace. Namespaces themselves are not modelled: any name will do.
 	Namespaced bool
-	// StatusSubresource: a PUT of the object keeps the old status, and a PUT of its /status changes only the status and never
-	// the generation. Without it status is an ordinary field.
+	// StatusSubresource: a PUT of the object keeps the old status, and a PUT of its /status changes
+	// only the status and never the generation. Without it status is an ordinary field.
 	StatusSubresource bool
-	// Unconditional updates carry no resourceVersion and overwrite whatever is there. Custom resources refuse them (422); many
-	// built-in kinds, Job and Pod among them, do not.
+	// Unconditional updates carry no resourceVersion and overwrite whatever is there. Custom
+	// resources refuse them (422); many built-in kinds, Job and Pod among them, do not.
 	Unconditional bool
-	// Fields lists the known fields as dotted paths below the object, metadata aside: "spec.suspend", "status.conditions[].type".
-	// A path's last element stands for everything below it where it is "*", as in "spec.template.*". Unknown fields are pruned
-	// with a warning, and refused under fieldValidation=Strict. With no Fields at all every field is known.
+	// Fields lists the known fields as dotted paths below the object, metadata aside:
+	// "spec.suspend", "status.conditions[].type". A path's last element stands for everything below
+	// it where it is "*", as in "spec.template.*". Unknown fields are pruned with a warning, and
+	// refused under fieldValidation=Strict. With no Fields at all every field is known.
 	Fields []string
 	// Default fills in defaults, on every create and update, after pruning. It may change obj in place.
 	Default func(obj *unstructured.Unstructured)
-	// Validate stands for the schema's and CEL's rules: what it finds makes the request a 422. old is nil on a create. It must not
-	// change either object. With a status subresource it runs for writes of the status as well.
+	// Validate stands for the schema's and CEL's rules: what it finds makes the request a 422. old
+	// is nil on a create. It must not change either object. With a status subresource it runs for
+	// writes of the status as well.
 	Validate func(obj, old *unstructured.Unstructured) field.ErrorList
-	// Rules says that the schema has CEL rules. The texts of some refusals differ for such kinds: the rules are not looked at once something
-	// more basic is wrong, and the server says so.
+	// Rules says that the schema has CEL rules. The texts of some refusals differ for such kinds:
+	// the rules are not looked at once something more basic is wrong, and the server says so.
 	Rules bool
-	// GracefulDelete gives kinds that end gracefully, pods, their grace period in seconds: requested is what the delete asked for, nil
-	// where it did not. The object then stays, with a deletionTimestamp that far ahead, until someone deletes it with 0 seconds
-	// of grace. Nil, as for every custom resource, means that a delete with no finalizer left removes the object at once.
+	// GracefulDelete gives kinds that end gracefully, pods, their grace period in seconds:
+	// requested is what the delete asked for, nil where it did not. The object then stays, with a
+	// deletionTimestamp that far ahead, until someone deletes it with 0 seconds of grace. Nil, as
+	// for every custom resource, means that a delete with no finalizer left removes the object at
+	// once.
 	GracefulDelete func(obj *unstructured.Unstructured, requested *int64) int64
 }
 

@@ -80,7 +80,8 @@ func JobSets() Resource {
 	}
 }
 
-// Jobs is the built-in Job, batch/v1. An absent spec.suspend becomes false, and an update without a resourceVersion overwrites.
+// Jobs is the built-in Job, batch/v1. An absent spec.suspend becomes false, and an update without a
+// resourceVersion overwrites.
 func Jobs() Resource {
 	return Resource{
 		GVR:  schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"},
@@ -89,8 +90,9 @@ func Jobs() Resource {
 	}
 }
 
-// Pods is the built-in Pod. A pod that is bound to a node and still runs ends gracefully: a delete sets its deletionTimestamp, and it stays
-// until its kubelet deletes it with no grace left, see [Trainer].
+// Pods is the built-in Pod. A pod that is bound to a node and still runs ends gracefully: a delete
+// sets its deletionTimestamp, and it stays until its kubelet deletes it with no grace left, see
+// [Trainer].
 func Pods() Resource {
 	return Resource{
 		GVR:  schema.GroupVersionResource{Version: "v1", Resource: "pods"},
@@ -102,7 +104,8 @@ func Pods() Resource {
 	}
 }
 
-// validateTrainJob has the rules of the TrainJob's schema that concern what everyone writes: its name and its status.
+// validateTrainJob has the rules of the TrainJob's schema that concern what everyone writes: its
+// name and its status.
 func validateTrainJob(obj, _ *unstructured.Unstructured) field.ErrorList {
 	var errs field.ErrorList
 	if status, ok := obj.Object["status"].(map[string]any); ok && len(status) == 0 {
@@ -137,7 +140,8 @@ func podGracePeriod(pod *unstructured.Unstructured, requested *int64) int64 {
 	return period
 }
 
-// setDefault sets a field that is absent, if what holds it is there. A "[]" after a name goes through the elements of a list.
+// setDefault sets a field that is absent, if what holds it is there. A "[]" after a name goes
+// through the elements of a list.
 func setDefault(content map[string]any, value any, path ...string) {
 	name, isList := strings.CutSuffix(path[0], "[]")
 	if len(path) == 1 {

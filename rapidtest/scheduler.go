@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// A Scheduler stops every request at its boundaries, before the server executes it and after, and lets it go on when it is told to. With it
-// a test decides the order in which the requests of several clients happen, and can go through all orders:
+// A Scheduler stops every request at its boundaries, before the server executes it and after, and
+// lets it go on when it is told to. With it a test decides the order in which the requests of
+// several clients happen, and can go through all orders:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		sched := rapidtest.NewScheduler()
@@ -25,7 +26,8 @@ import (
 //		}
 //	})
 //
-// A request whose context ends while it is parked leaves with the context's error. A Scheduler is safe for concurrent use.
+// A request whose context ends while it is parked leaves with the context's error. A Scheduler is
+// safe for concurrent use.
 type Scheduler struct {
 	mu      sync.Mutex
 	parked  []*Step
@@ -84,7 +86,8 @@ func (s *Step) String() string { return fmt.Sprintf("%s %s %s", s.Actor, s.Phase
 // Proceed lets the request go on. A step that has gone on already is left alone.
 func (s *Step) Proceed() { s.ProceedWith(Fault{}) }
 
-// ProceedWith lets the request go on with a fault: before execution any, after it one that changes what the client sees (Err, Response or Hang).
+// ProceedWith lets the request go on with a fault: before execution any, after it one that changes
+// what the client sees (Err, Response or Hang).
 func (s *Step) ProceedWith(f Fault) {
 	if s.scheduler.remove(s) {
 		s.proceed <- f
@@ -142,8 +145,8 @@ func (s *Scheduler) remove(step *Step) bool {
 	return true
 }
 
-// Parked returns the steps that are stopped now, ordered by actor and, within one, by the request's number, so that equal situations
-// look equal in every run.
+// Parked returns the steps that are stopped now, ordered by actor and, within one, by the request's
+// number, so that equal situations look equal in every run.
 func (s *Scheduler) Parked() []*Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,20 +23,22 @@ const (
 	maxBodySize = 3 << 20
 )
 
-// A Server is a Kubernetes apiserver in memory. Make one with [NewServer], reach it through [Server.Dynamic], [Server.Transport],
-// [Server.RESTConfig] or [Server.Handler], and look at what became of it with [Server.History] and [Server.Stored]. It is safe for
-// concurrent use. It starts no goroutine that outlives a request or a watch, and knows the time only from package time, so that it works
-// inside a testing/synctest bubble.
+// A Server is a Kubernetes apiserver in memory. Make one with [NewServer], reach it through
+// [Server.Dynamic], [Server.Transport], [Server.RESTConfig] or [Server.Handler], and look at what
+// became of it with [Server.History] and [Server.Stored]. It is safe for concurrent use. It starts
+// no goroutine that outlives a request or a watch, and knows the time only from package time, so
+// that it works inside a testing/synctest bubble.
 type Server struct {
-	// RequestTimeout is how long the server works on a request that brings no timeout of its own; 60 s where 0. No write takes
-	// longer than 34 s in any case. Set it before the first request.
+	// RequestTimeout is how long the server works on a request that brings no timeout of its own;
+	// 60 s where 0. No write takes longer than 34 s in any case. Set it before the first request.
 	RequestTimeout time.Duration
 
 	resources map[schema.GroupVersionResource]*servedResource
 	order     []schema.GroupVersionResource
 	ids       atomic.Int64
 
-	// commitMu orders commits and their hooks; mu guards what follows and is never held while anything else is called.
+	// commitMu orders commits and their hooks; mu guards what follows and is never held while
+	// anything else is called.
 	commitMu    sync.Mutex
 	mu          sync.Mutex
 	state       state
@@ -66,7 +68,8 @@ func NewServer(resources ...Resource) *Server {
 	return s
 }
 
-// Use puts middlewares in front of the server, behind those that are there already. They see the requests of all faces.
+// Use puts middlewares in front of the server, behind those that are there already. They see the
+// requests of all faces.
 func (s *Server) Use(mws ...Middleware) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +79,9 @@ func (s *Server) Use(mws ...Middleware) {
 
 func (s *Server) rechain() { s.chained = chain(s.serve, s.middlewares) }
 
-// OnCommit has hook called for every commit, one at a time and in order, before the request that made it is answered. A hook may read
-// from the server but not write to it. Property tests check here what must hold of every version.
+// OnCommit has hook called for every commit, one at a time and in order, before the request that
+// made it is answered. A hook may read from the server but not write to it. Property tests check
+// here what must hold of every version.
 func (s *Server) OnCommit(hook func(Commit)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,32 +94,35 @@ type AdmissionRequest struct {
 	Request *Request
 	// Operation is CREATE, UPDATE or DELETE; a patch is an UPDATE.
 	Operation string
-	// Object is the object to be stored, a copy that the hook may change and return; nil on a delete. On a PUT of the main resource it
-	// still carries the status of the request.
+	// Object is the object to be stored, a copy that the hook may change and return; nil on a
+	// delete. On a PUT of the main resource it still carries the status of the request.
 	Object *unstructured.Unstructured
 	// OldObject is the object as it is stored; nil on a create. It must not be changed.
 	OldObject *unstructured.Unstructured
 }
 
-// Admit adds a mutating admission hook, in the order of calls. It returns the object to go on with (nil: the one it was given), or an error
-// that refuses the request: an API error as it is, with any code from 400, see [Denied]; any other error as a 500. As in the real server it
-// runs before the resourceVersion is checked, and again if the object changes meanwhile; it does not see deletes.
+// Admit adds a mutating admission hook, in the order of calls. It returns the object to go on with
+// (nil: the one it was given), or an error that refuses the request: an API error as it is, with
+// any code from 400, see [Denied]; any other error as a 500. As in the real server it runs before
+// the resourceVersion is checked, and again if the object changes meanwhile; it does not see
+// deletes.
 func (s *Server) Admit(hook func(AdmissionRequest) (*unstructured.Unstructured, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mutating = append(slices.Clone(s.mutating), hook)
 }
 
-// AdmitValidating adds a validating admission hook: it sees the object as it would be stored, after the resourceVersion and everything else
-// was found right, and only says yes or no. It sees creates, updates and deletes.
+// AdmitValidating adds a validating admission hook: it sees the object as it would be stored, after
+// the resourceVersion and everything else was found right, and only says yes or no. It sees
+// creates, updates and deletes.
 func (s *Server) AdmitValidating(hook func(AdmissionRequest) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.validating = append(slices.Clone(s.validating), hook)
 }
 
-// Denied is the error of an admission webhook of the given name that refuses a request with this code, reason and message. A code below
-// 400 becomes 400, as in the real server.
+// Denied is the error of an admission webhook of the given name that refuses a request with this
+// code, reason and message. A code below 400 becomes 400, as in the real server.
 func Denied(webhook string, code int32, reason metav1.StatusReason, message string) error {
 	text := fmt.Sprintf("admission webhook %q denied the request", webhook)
 	switch {
@@ -131,8 +138,8 @@ func Denied(webhook string, code int32, reason metav1.StatusReason, message stri
 	}}
 }
 
-// RoundTrip sends a request through all middlewares to the server. It is what the faces use; tests may, for requests that
-// no client would send. A request without an ID is given the next one.
+// RoundTrip sends a request through all middlewares to the server. It is what the faces use; tests
+// may, for requests that no client would send. A request without an ID is given the next one.
 func (s *Server) RoundTrip(ctx context.Context, req *Request) (*Response, error) {
 	if req.ID == 0 {
 		req = req.With(func(r *Request) { r.ID = s.nextID() })
@@ -162,7 +169,8 @@ func (s *Server) serve(ctx context.Context, req *Request) (*Response, error) {
 	return resp, nil
 }
 
-// cutOff answers a request whose time in the server is over: nothing if the client has gone, a 504 otherwise.
+// cutOff answers a request whose time in the server is over: nothing if the client has gone, a 504
+// otherwise.
 func cutOff(client, server context.Context) (*Response, error) {
 	if err := client.Err(); err != nil {
 		return nil, err

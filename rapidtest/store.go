@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// firstResourceVersion is where a server starts to count. The first writes are 9, 10, 11, ...: code that compares them as text, or
-// takes them apart, trips at once.
+// firstResourceVersion is where a server starts to count. The first writes are 9, 10, 11, ...: code
+// that compares them as text, or takes them apart, trips at once.
 const firstResourceVersion = 8
 
 // objectKey is where an object is stored.
@@ -50,7 +50,8 @@ func (k objectKey) etcdKey() string {
 	return "/registry/" + k.gvr.Group + "/" + k.gvr.Resource + "/" + k.path()
 }
 
-// stored is one version of an object. Once stored it is never changed: versions, snapshots and answers share it.
+// stored is one version of an object. Once stored it is never changed: versions, snapshots and
+// answers share it.
 type stored struct {
 	obj *unstructured.Unstructured
 	rv  int64
@@ -70,7 +71,8 @@ type Commit struct {
 	// GVR, Namespace and Name say which object was written.
 	GVR             schema.GroupVersionResource
 	Namespace, Name string
-	// Object is the object as stored. Of a delete it is the last state, with the resourceVersion of the delete.
+	// Object is the object as stored. Of a delete it is the last state, with the resourceVersion of
+	// the delete.
 	Object *unstructured.Unstructured
 	// Previous is the object as it was before; nil for a create.
 	Previous *unstructured.Unstructured
@@ -85,7 +87,8 @@ func (c Commit) String() string {
 	return fmt.Sprintf("rv=%d %s %s %s (%s)", c.ResourceVersion, c.Type, c.GVR.Resource, objectKey{c.GVR, c.Namespace, c.Name}.path(), c.Request)
 }
 
-// state is all that a server has stored. Copying it is cheap: the map is copied only when one of the two copies is written to.
+// state is all that a server has stored. Copying it is cheap: the map is copied only when one of
+// the two copies is written to.
 type state struct {
 	objects   map[objectKey]*stored
 	shared    bool
@@ -180,8 +183,9 @@ func withVersionText(obj *unstructured.Unstructured, rv string) *unstructured.Un
 	return &unstructured.Unstructured{Object: content}
 }
 
-// contentHash hashes an object without what differs between two histories that come to the same: its resourceVersion and generation,
-// and the moments (not the presence) of its creation and deletion.
+// contentHash hashes an object without what differs between two histories that come to the same:
+// its resourceVersion and generation, and the moments (not the presence) of its creation and
+// deletion.
 func (s *stored) contentHash() uint64 {
 	if s.summed {
 		return s.sum
@@ -223,7 +227,8 @@ func (st *state) hash(remembered []string) uint64 {
 	return h.sum()
 }
 
-// A Snapshot is all that a server had stored at one moment, its history included. It stays as it is whatever happens later.
+// A Snapshot is all that a server had stored at one moment, its history included. It stays as it is
+// whatever happens later.
 type Snapshot struct {
 	state state
 }
@@ -236,8 +241,9 @@ func (s *Server) Snapshot() Snapshot {
 	return Snapshot{state: s.state}
 }
 
-// Restore puts the server back to a snapshot of it or of another server with the same resources. Watches end; requests under way
-// find what they find. What is no part of the store (middlewares, hooks, the numbers of requests) stays as it is.
+// Restore puts the server back to a snapshot of it or of another server with the same resources.
+// Watches end; requests under way find what they find. What is no part of the store (middlewares,
+// hooks, the numbers of requests) stays as it is.
 func (s *Server) Restore(snap Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,10 +277,12 @@ func (s *Server) Clone() *Server {
 	return out
 }
 
-// StateHash hashes what is stored: two servers with equal hashes answer alike from now on, as far as optimistic concurrency goes.
-// It takes no account of what only history decides: the numbers of resourceVersions, generations, and the times of creation and
-// deletion. resourceVersions that a client still remembers go into remembered, in an order of the caller's own; what counts of each
-// is which object it is current for, if any, and which of the others it equals. The hash is the same in every process.
+// StateHash hashes what is stored: two servers with equal hashes answer alike from now on, as far
+// as optimistic concurrency goes. It takes no account of what only history decides: the numbers of
+// resourceVersions, generations, and the times of creation and deletion. resourceVersions that a
+// client still remembers go into remembered, in an order of the caller's own; what counts of each
+// is which object it is current for, if any, and which of the others it equals. The hash is the
+// same in every process.
 func (s *Server) StateHash(remembered ...string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,8 +303,8 @@ func (s *Server) HistoryOf(gvr schema.GroupVersionResource, namespace, name stri
 	})
 }
 
-// Stored returns the object as it is stored now, for tests to look at, past all middlewares and authorization; nil where there is
-// none. It is shared and must not be changed.
+// Stored returns the object as it is stored now, for tests to look at, past all middlewares and
+// authorization; nil where there is none. It is shared and must not be changed.
 func (s *Server) Stored(gvr schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
 	if v := s.load(objectKey{gvr, namespace, name}); v != nil {
 		return v.obj
@@ -304,7 +312,8 @@ func (s *Server) Stored(gvr schema.GroupVersionResource, namespace, name string)
 	return nil
 }
 
-// StoredAll returns all objects of a resource as they are stored now, ordered by namespace and name. They are shared and must not be changed.
+// StoredAll returns all objects of a resource as they are stored now, ordered by namespace and
+// name. They are shared and must not be changed.
 func (s *Server) StoredAll(gvr schema.GroupVersionResource) []*unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,8 +329,9 @@ func (s *Server) ResourceVersion() int64 {
 	return s.state.rv
 }
 
-// ExpireContinueTokens compacts the store: every continue token handed out so far, and every watch or list that would start from an
-// earlier resourceVersion, is answered 410 Expired from now on. [Server.History] stays complete.
+// ExpireContinueTokens compacts the store: every continue token handed out so far, and every watch
+// or list that would start from an earlier resourceVersion, is answered 410 Expired from now on.
+// [Server.History] stays complete.
 func (s *Server) ExpireContinueTokens() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,9 +339,10 @@ func (s *Server) ExpireContinueTokens() {
 	s.state.compacted = s.state.rv
 }
 
-// FreezeCache has the server's watch cache stand still: gets and lists that leave the resourceVersion to the server ("0"), or ask for one that
-// the cache has, are answered from what is stored now, however much is written meanwhile. Real ones lag by moments. Reads that
-// give no resourceVersion are answered from what is stored when they arrive, as always.
+// FreezeCache has the server's watch cache stand still: gets and lists that leave the
+// resourceVersion to the server ("0"), or ask for one that the cache has, are answered from what is
+// stored now, however much is written meanwhile. Real ones lag by moments. Reads that give no
+// resourceVersion are answered from what is stored when they arrive, as always.
 func (s *Server) FreezeCache() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,8 +362,8 @@ func (s *Server) load(key objectKey) *stored {
 	return s.state.objects[key]
 }
 
-// swap stores obj (nil removes) if what is stored is still old, and tells watches and hooks. Like etcd's transaction it either
-// happens whole or reports false.
+// swap stores obj (nil removes) if what is stored is still old, and tells watches and hooks. Like
+// etcd's transaction it either happens whole or reports false.
 func (s *Server) swap(key objectKey, old *stored, obj *unstructured.Unstructured, req *Request) bool {
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()

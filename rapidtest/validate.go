@@ -41,8 +41,9 @@ func isBasic(err *field.Error) bool {
 	return false
 }
 
-// validateUpdate is the validation of a new version of an object. Metadata that cannot be wrong, because it was there before, is
-// not looked at again: this is what most writes spend most of their time on.
+// validateUpdate is the validation of a new version of an object. Metadata that cannot be wrong,
+// because it was there before, is not looked at again: this is what most writes spend most of their
+// time on.
 func (r *servedResource) validateUpdate(obj, old *unstructured.Unstructured) field.ErrorList {
 	var errs field.ErrorList
 	if !plainMetadata(metaOf(obj), metaOf(old)) {
@@ -55,7 +56,8 @@ func (r *servedResource) validateUpdate(obj, old *unstructured.Unstructured) fie
 	return append(errs, r.validateRules(errs, obj, old)...)
 }
 
-// validateMetadataUpdate checks metadata in the order of the real server, which looks at some of it more than once and says so.
+// validateMetadataUpdate checks metadata in the order of the real server, which looks at some of it
+// more than once and says so.
 func (r *servedResource) validateMetadataUpdate(obj, old *unstructured.Unstructured) field.ErrorList {
 	at := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(obj, r.Namespaced, pathSegment, at)
@@ -82,7 +84,8 @@ func (r *servedResource) validateType(obj *unstructured.Unstructured) field.Erro
 	return errs
 }
 
-// plainMetadata says whether metadata differs from valid older metadata in nothing but valid annotations and what the server sets.
+// plainMetadata says whether metadata differs from valid older metadata in nothing but valid
+// annotations and what the server sets.
 func plainMetadata(meta, old map[string]any) bool {
 	for _, k := range []string{
 		"name", "namespace", "uid", "generateName", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// watchStream is one watch. Events wait in a queue without bound, so that no writer ever waits for a reader.
+// watchStream is one watch. Events wait in a queue without bound, so that no writer ever waits for
+// a reader.
 type watchStream struct {
 	sel  selection
 	res  *servedResource
@@ -62,7 +63,8 @@ func (s *Server) watch(ctx context.Context, res *servedResource, req *Request) *
 	return &Response{Code: http.StatusOK, Watch: w}
 }
 
-// begin fills the queue with what happened since rv, or with all there is where no rv is given, and follows the commits from there.
+// begin fills the queue with what happened since rv, or with all there is where no rv is given, and
+// follows the commits from there.
 func (s *Server) begin(w *watchStream, rv string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,8 +168,8 @@ func (w *watchStream) pop() (watch.Event, bool) {
 	return e, true
 }
 
-// pump hands the queue to the reader until the watch is stopped, its context ends, or its time is over. What is stopped is drained
-// of what it has only if that is an error.
+// pump hands the queue to the reader until the watch is stopped, its context ends, or its time is
+// over. What is stopped is drained of what it has only if that is an error.
 func (w *watchStream) pump(ctx context.Context, limit time.Duration, forget func()) {
 	defer close(w.result)
 	defer forget()

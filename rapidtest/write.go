@@ -131,7 +131,8 @@ func (s *Server) nextUID() types.UID {
 	return types.UID(fmt.Sprintf("5eed0000-0000-4000-8000-%012x", s.state.uids))
 }
 
-// generateName appends five characters, of those that the real server uses, to what it keeps of the base.
+// generateName appends five characters, of those that the real server uses, to what it keeps of the
+// base.
 func (s *Server) generateName(base string) string {
 	const letters, suffix, longest = "bcdfghjklmnpqrstvwxz2456789", 5, 63
 	s.mu.Lock()
@@ -139,7 +140,8 @@ func (s *Server) generateName(base string) string {
 	s.state.names++
 	var b strings.Builder
 	b.WriteString(base[:min(len(base), longest-suffix)])
-	// 7919 has no factor in common with the number of letters, so that names differ early and repeat late
+	// 7919 has no factor in common with the number of letters, so that names differ early and
+	// repeat late
 	for n, i := s.state.names*7919, 0; i < suffix; n, i = n/int64(len(letters)), i+1 {
 		b.WriteByte(letters[n%int64(len(letters))])
 	}
@@ -295,7 +297,8 @@ func setOrDelete(into map[string]any, key string, from map[string]any) {
 	}
 }
 
-// store stores the prepared object, deletes where its last finalizer went, and does nothing where nothing changes.
+// store stores the prepared object, deletes where its last finalizer went, and does nothing where
+// nothing changes.
 func (u *updating) store(ctx context.Context, obj *unstructured.Unstructured, old *stored) (*unstructured.Unstructured, bool, error) {
 	remove := deletesNow(obj, old.obj)
 	switch {
@@ -311,7 +314,8 @@ func (u *updating) store(ctx context.Context, obj *unstructured.Unstructured, ol
 	return obj, u.server.swap(u.key, old, obj, u.req), nil
 }
 
-// deletesNow says whether an update takes the last finalizer from an object that is only waiting for that.
+// deletesNow says whether an update takes the last finalizer from an object that is only waiting
+// for that.
 func deletesNow(obj, old *unstructured.Unstructured) bool {
 	oldMeta := metaOf(old)
 	if oldMeta["deletionTimestamp"] == nil || metaOf(obj)["finalizers"] != nil {

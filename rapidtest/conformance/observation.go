@@ -19,7 +19,8 @@ type Observation struct {
 	Warnings []string
 	// RetryAfter is the Retry-After header.
 	RetryAfter string
-	// ResourceVersionMoved and GenerationMoved compare the object in the answer with the one seen in the step before.
+	// ResourceVersionMoved and GenerationMoved compare the object in the answer with the one seen
+	// in the step before.
 	ResourceVersionMoved, GenerationMoved bool
 	// Body is the answer without UIDs, times, resourceVersions and managedFields.
 	Body any
@@ -28,7 +29,8 @@ type Observation struct {
 // At says where the observation was made.
 func (o Observation) At() string { return fmt.Sprintf("%s/%s/%s", o.Kind, o.Sequence, o.Step) }
 
-// Diff says in which steps two servers were seen to do different things, and how; it is empty where there are none. want is printed with -, got with +.
+// Diff says in which steps two servers were seen to do different things, and how; it is empty where
+// there are none. want is printed with -, got with +.
 func Diff(want, got []Observation) string {
 	var b strings.Builder
 	seen := map[string]Observation{}

@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Run plays all sequences for all kinds in a namespace of the server that cfg names, and returns what was seen. An error means that a sequence could not
-// be played: a connection broke, or an object could not be made. Whatever a server answers to a step is an observation and no error.
+// Run plays all sequences for all kinds in a namespace of the server that cfg names, and returns
+// what was seen. An error means that a sequence could not be played: a connection broke, or an
+// object could not be made. Whatever a server answers to a step is an observation and no error.
 func Run(ctx context.Context, cfg *rest.Config, namespace string) ([]Observation, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
