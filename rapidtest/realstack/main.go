@@ -41,7 +41,7 @@ func main() {
 // run does what the arguments say. Results go to out, all else to progress.
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("no command\n\n" + usage)
+		return errors.Join(errors.New("no command"), say(progress, usage))
 	}
 	switch command, rest := args[0], args[1:]; command {
 	case "up":
@@ -51,11 +51,15 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	case "build":
 		return buildOnly(ctx, rest, progress)
 	case "help", "-h", "-help", "--help":
-		_, err := fmt.Fprint(out, usage)
-		return err
+		return say(out, usage)
 	default:
-		return fmt.Errorf("unknown command %q\n\n%s", command, usage)
+		return errors.Join(fmt.Errorf("unknown command %q", command), say(progress, usage))
 	}
+}
+
+func say(to io.Writer, text string) error {
+	_, err := io.WriteString(to, text)
+	return err
 }
 
 // flags are the command line of "up" and "build".

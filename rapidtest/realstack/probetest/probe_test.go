@@ -53,9 +53,8 @@ func withAPIServer(run func() int) int {
 
 // users are the names of those who have no rights to begin with.
 func users() []string {
-	var names []string
-	for _, test := range []string{"everything", "no-update", "no-pods", "nothing", "stripped", "refused", "lacking", "versions", "definitions", "dry-run", "no-trace"} {
-		names = append(names, test)
+	names := []string{
+		"everything", "no-update", "no-pods", "nothing", "stripped", "refused", "lacking", "versions", "definitions", "dry-run", "no-trace",
 	}
 	for _, m := range modes() {
 		names = append(names, m.name)

@@ -91,7 +91,7 @@ func kueue(v Versions) plan {
 	return plan{
 		component: Kueue,
 		recipe: build.Recipe{Name: string(Kueue), Module: kueueModule, Version: v.Kueue,
-			Package: kueueModule + "/cmd/kueue", Takes: "3 minutes",
+			Package: kueueModule + "/cmd/kueue", Takes: "2 minutes",
 			Patches: []build.Patch{{
 				File: "cmd/kueue/main.go",
 				Old:  `metricsCertPath := "/etc/kueue/metrics/certs"`,

@@ -87,7 +87,7 @@ func kubernetes(c Component, v Versions, takes string) build.Recipe {
 func apiServer(v Versions) plan {
 	return plan{
 		component: APIServer,
-		recipe:    kubernetes(APIServer, v, "5 minutes"),
+		recipe:    kubernetes(APIServer, v, "4 minutes"),
 		port:      func(l *layout) int { return l.ports.apiServer },
 		health:    func(l *layout) string { return l.server() + "/readyz" },
 		configure: func(_ context.Context, l *layout) error {
@@ -139,7 +139,7 @@ func controllerManager(v Versions) plan {
 	port := func(l *layout) int { return l.ports.controllerManager }
 	return plan{
 		component: ControllerManager,
-		recipe:    kubernetes(ControllerManager, v, "2 minutes"),
+		recipe:    kubernetes(ControllerManager, v, "a minute"),
 		user:      "system:kube-controller-manager",
 		port:      port,
 		health:    func(l *layout) string { return "https://" + loopback(port(l)) + "/healthz" },
