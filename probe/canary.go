@@ -2,12 +2,14 @@ package probe
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kubehold/kubehold/meta"
@@ -39,7 +41,7 @@ func (p *prober) prefix() string {
 // paused is the edit that stops an object of the kind.
 func (p *prober) paused() retry.Edit { return retry.Set(p.what.Held, p.what.PausePath...) }
 
-// canary returns a new canary for a namespace, or why there can be none.
+// canary returns a new canary for a namespace.
 func (p *prober) canary(ctx context.Context, namespace string) *unstructured.Unstructured {
 	obj := p.opts.Canary.DeepCopy()
 	if obj == nil {
@@ -48,7 +50,7 @@ func (p *prober) canary(ctx context.Context, namespace string) *unstructured.Uns
 			obj.Object["spec"] = spec
 		}
 	}
-	expires := p.expiry(ctx)
+	expires := p.expiry()
 	obj.SetAPIVersion(p.what.Resource.GroupVersion().String())
 	obj.SetKind(p.what.Kind)
 	obj.SetName("kubehold-canary-" + rand.String(8))
@@ -63,6 +65,23 @@ func (p *prober) canary(ctx context.Context, namespace string) *unstructured.Uns
 	return stopped
 }
 
+// asJSON returns a copy of obj as it comes back from JSON, in which every number
+// is one that can be copied again; ErrInvalid where something in it is no JSON.
+func asJSON(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	content := map[string]any{}
+	data, err := json.Marshal(obj.Object)
+	if err == nil {
+		err = utiljson.Unmarshal(data, &content)
+	}
+	if err != nil {
+		return nil, meta.Invalidf("the canary cannot be sent").Because(err)
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
 func with(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
@@ -73,13 +92,9 @@ func with(m map[string]string, key, value string) map[string]string {
 
 // expiry is when nothing of this probe can have an effect any more, by the
 // apiserver's clock, which is the one that all probes share.
-func (p *prober) expiry(ctx context.Context) time.Time {
-	until, ok := ctx.Deadline()
-	if !ok { // every context of a probe has one
-		until = time.Now().Add(p.opts.Timeout)
-	}
+func (p *prober) expiry() time.Time {
 	_, ahead, _ := p.seen.skew()
-	return until.Add(p.engine.CallBound() + ahead + time.Second).UTC().Truncate(time.Second)
+	return p.until.Add(p.engine.CallBound() + ahead + time.Second).UTC().Truncate(time.Second)
 }
 
 // hasExpired reports whether a canary may be removed, or why that cannot be

@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -138,15 +139,15 @@ func TestP2ACanaryOfYourOwn(t *testing.T) {
 		opts := optionsFor(kind)
 		opts.Canary = &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "mine", "namespace": "elsewhere", "labels": map[string]any{"team": "a"}},
-			"spec":     map[string]any{"run": map[string]any{"policy": "Go"}},
+			"spec":     map[string]any{"run": map[string]any{"policy": "Go"}, "copies": 3}, // an int, which is no JSON number
 		}}
-		given := opts.Canary.DeepCopy()
+		given := fmt.Sprint(opts.Canary.Object)
 		mustAllow(t, mustRun(t, server.RESTConfig("probe"), kind, opts))
 		if made == nil || made.GetName() == "mine" || made.GetNamespace() != namespace || made.GetLabels()["team"] != "a" {
 			t.Errorf("made was %v", made)
 		}
-		if diff := cmp.Diff(given, opts.Canary); diff != "" {
-			t.Errorf("the one that was given was changed (-before +after):\n%s", diff)
+		if now := fmt.Sprint(opts.Canary.Object); now != given {
+			t.Errorf("the one that was given was changed to %s", now)
 		}
 		opts.Canary = &unstructured.Unstructured{Object: map[string]any{"spec": "of another shape"}}
 		remove(server, "pipelines")
@@ -155,4 +156,43 @@ func TestP2ACanaryOfYourOwn(t *testing.T) {
 			t.Errorf("a canary of another shape is no matter:\n%s", r)
 		}
 	})
+}
+
+// The canary of a TrainJob names a runtime that is there.
+func TestP2TheRuntimeOfACanary(t *testing.T) {
+	kind := kinds.TrainJob()
+	runtimes := func(name, kind string, namespaced bool) rapidtest.Resource {
+		return rapidtest.Resource{GVR: resource("trainer.kubeflow.org", "v1alpha1", name), Kind: kind, Namespaced: namespaced}
+	}
+	for want, put := range map[string]func(*testing.T, *rapidtest.Server){
+		"no-such-runtime": func(*testing.T, *rapidtest.Server) {},
+		"of-the-namespace": func(t *testing.T, s *rapidtest.Server) {
+			r := runtimes("trainingruntimes", "TrainingRuntime", true)
+			obj := object(r.GVR, r.Kind, "of-the-namespace", map[string]any{})
+			obj.SetNamespace(namespace)
+			create(t, s, r.GVR, obj)
+		},
+		"of-the-cluster": func(t *testing.T, s *rapidtest.Server) {
+			r := runtimes("clustertrainingruntimes", "ClusterTrainingRuntime", false)
+			create(t, s, r.GVR, object(r.GVR, r.Kind, "of-the-cluster", map[string]any{}))
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Pods(),
+					runtimes("trainingruntimes", "TrainingRuntime", true), runtimes("clustertrainingruntimes", "ClusterTrainingRuntime", false))
+				put(t, server)
+				named := ""
+				server.OnCommit(func(c rapidtest.Commit) {
+					if c.GVR == kind.Resource {
+						named, _, _ = unstructured.NestedString(c.Object.Object, "spec", "runtimeRef", "name")
+					}
+				})
+				mustAllow(t, mustRun(t, server.RESTConfig("probe"), kind, optionsFor(kind)))
+				if named != want {
+					t.Errorf("it names %q", named)
+				}
+			})
+		})
+	}
 }

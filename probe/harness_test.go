@@ -75,7 +75,7 @@ func served() []rapidtest.Resource {
 	return []rapidtest.Resource{
 		rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.JobSets(), rapidtest.Jobs(), rapidtest.Pods(), rapidtest.AdmissionChecks(),
 		{GVR: resource("example.com", "v1", "fleets"), Kind: "Fleet"},
-		{GVR: resource("example.com", "v1", "pipelines"), Kind: "Pipeline", Namespaced: true, StatusSubresource: true, Fields: []string{"spec.run.policy"}},
+		{GVR: resource("example.com", "v1", "pipelines"), Kind: "Pipeline", Namespaced: true, StatusSubresource: true, Fields: []string{"spec.run.policy", "spec.copies"}},
 		{GVR: resource("example.com", "v1", "scalers"), Kind: "Scaler", Namespaced: true, Fields: []string{"spec.target"}},
 		{GVR: resource("kueue.x-k8s.io", "v1beta2", "clusterqueues"), Kind: "ClusterQueue"},
 		{GVR: resource("apps", "v1", "deployments"), Kind: "Deployment", Namespaced: true},

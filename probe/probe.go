@@ -115,6 +115,7 @@ func Run(ctx context.Context, cfg *rest.Config, kind holdable.Kind, opts Options
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
+	p.until, _ = ctx.Deadline() // it has one now
 	return p.run(ctx), nil
 }
 
@@ -126,6 +127,8 @@ type prober struct {
 	kind holdable.Kind
 	what holdable.Description
 	keys meta.Keys
+	// until is when the probe ends at the latest.
+	until time.Time
 }
 
 func newProber(cfg *rest.Config, kind holdable.Kind, opts Options) (*prober, error) {
@@ -139,6 +142,9 @@ func newProber(cfg *rest.Config, kind holdable.Kind, opts Options) (*prober, err
 	p := &prober{cfg: cfg, opts: opts, kind: kind, what: kind.Describe()}
 	err := opts.check(p.what)
 	if err != nil {
+		return nil, err
+	}
+	if p.opts.Canary, err = asJSON(opts.Canary); err != nil {
 		return nil, err
 	}
 	if p.keys, err = meta.NewKeys(opts.Client.Prefix); err != nil {

@@ -333,6 +333,7 @@ func TestInvalid(t *testing.T) {
 		{"NegativeDeadline", namespaced, probe.Options{Namespaces: []string{namespace}, Deadline: -1}},
 		{"Prefix", namespaced, probe.Options{Namespaces: []string{namespace}, Client: holdable.Options{Prefix: "no prefix"}}},
 		{"CallBound", namespaced, probe.Options{Namespaces: []string{namespace}, Engine: retry.Options{CallBound: time.Second}}},
+		{"CanaryThatIsNoJSON", namespaced, probe.Options{Namespaces: []string{namespace}, Canary: &unstructured.Unstructured{Object: map[string]any{"spec": func() {}}}}},
 		{"GateOfPlainMode", namespaced, probe.Options{Namespaces: []string{namespace}, AsGate: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

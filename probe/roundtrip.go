@@ -277,8 +277,7 @@ func (t trip) settled(ctx context.Context) *failure {
 	if t.opts.Settle == 0 {
 		return nil
 	}
-	until, _ := ctx.Deadline() // the context of a run has one
-	if !pause(ctx, min(t.opts.Settle, time.Until(until)/2)) {
+	if !pause(ctx, min(t.opts.Settle, time.Until(t.until)/2)) {
 		return &failure{Unknown, "there was no time to see whether the hold stays", "give the probe more time"}
 	}
 	if f := t.inForce(ctx); f != nil && f.state == Unavailable {

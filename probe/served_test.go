@@ -91,6 +91,19 @@ func TestP1ThePauseFieldInTheSchema(t *testing.T) {
 	}
 }
 
+// The type of a number, and of one that is cluster-scoped.
+func TestP1ThePauseFieldIsANumber(t *testing.T) {
+	for jsonType, state := range map[string]probe.State{"integer": probe.Available, "string": probe.Unavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := answering(newServer(t).RESTConfig("probe"), map[string]string{"/openapi/v3/apis/example.com/v1": `{"components": {"schemas": {
+				"Ship": {"type": "object"},
+				"Fleet": {"x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Fleet"}],
+					"properties": {"spec": {"type": "object", "properties": {"replicas": {"type": "` + jsonType + `"}}}}}}}}`})
+			mustSay(t, mustRun(t, cfg, fleet(), probe.Options{}), probe.Served, "spec.replicas in the schema", state)
+		})
+	}
+}
+
 // openAPI is the document of a version of JobSet.
 func openAPI(version, schema string) string {
 	kind := fmt.Sprintf(`, "x-kubernetes-group-version-kind": [{"group": "jobset.x-k8s.io", "version": %q, "kind": "JobSet"}]}`, version)
