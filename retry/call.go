@@ -240,7 +240,6 @@ func (c *call) isGone(err error) bool {
 
 // send transmits the write and judges the answer.
 func (c *call) send() (*unstructured.Unstructured, error) {
-	c.refused = false
 	answer, sent, err := reader{c}.update(c.write)
 	code := statusCode(err)
 	switch {

@@ -206,14 +206,15 @@ func TestC3TheDeadlineIsMonotonic(t *testing.T) {
 	}
 }
 
-// C3: a context of a Read's own making does not outlive the call either.
+// C3: a request under a context of a Read's own making ends with the call all
+// the same.
 func TestC3ReadsEndWithTheCall(t *testing.T) {
-	for name, end := range map[string]struct {
-		after time.Duration
-		cause error
+	for name, tc := range map[string]struct {
+		cancelAfter, within, want time.Duration
+		cause                     error
 	}{
-		"Deadline": {time.Minute, context.DeadlineExceeded},
-		"Canceled": {time.Second, context.Canceled},
+		"Deadline": {time.Hour, time.Minute, time.Minute, context.DeadlineExceeded},
+		"Canceled": {time.Second, time.Minute, time.Second, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -222,14 +223,14 @@ func TestC3ReadsEndWithTheCall(t *testing.T) {
 				op.Read = func(_ context.Context, r retry.Reader) (*unstructured.Unstructured, error) {
 					return getWidget(context.Background(), r)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				time.AfterFunc(end.after, cancel)
+				time.AfterFunc(tc.cancelAfter, cancel)
 				begin := time.Now()
-				_, err := l.engine.Do(ctx, begin.Add(min(end.after*2, time.Minute)), op)
+				_, err := l.engine.Do(ctx, begin.Add(tc.within), op)
 				l.failed(err, meta.ErrDeadline, meta.FateNone)
-				if took := time.Since(begin); took != end.after || !errors.Is(err, end.cause) {
-					t.Errorf("it ended after %v with %v, want %v and %v", took, err, end.after, end.cause)
+				if took := time.Since(begin); took != tc.want || !errors.Is(err, tc.cause) {
+					t.Errorf("it ended after %v with %v, want %v and %v", took, err, tc.want, tc.cause)
 				}
 			})
 		})
@@ -269,6 +270,9 @@ func TestC3TheCallersContextWins(t *testing.T) {
 				waits := tc.deadline && tc.fate == meta.FateNone // refused at once, before the context ends
 				if !waits && !errors.Is(err, cause) {
 					t.Errorf("%v is not in the chain of %v", cause, err)
+				}
+				if !errors.As(err, new(*retry.RequestError)) {
+					t.Errorf("the last failure is not in the chain of %v", err)
 				}
 				if took, want := time.Since(begin), lo.Ternary(waits, 0, 5*time.Second); took != want {
 					t.Errorf("it took %v, want %v", took, want)

@@ -30,7 +30,10 @@ func then(f rapidtest.Fault) rapidtest.Rule {
 }
 
 // land waits until everything that was held back has landed, or has not.
-func land() { time.Sleep(2 * time.Hour) }
+func land() {
+	time.Sleep(2 * time.Hour)
+	synctest.Wait()
+}
 
 // sameBytes is an error of the test unless all updates on the wire are the same.
 func (l *lab) sameBytes() {
@@ -155,16 +158,20 @@ func TestT3PendingUntil(t *testing.T) {
 // T3: any other answer closes only its own request: the API error is there, and
 // so is the doubt, which was right.
 func TestT3ARefusalClosesOnlyItsOwnRequest(t *testing.T) {
-	other := widgets().GroupResource()
-	other.Group = "example.org"
+	own := widgets().GroupResource()
+	otherGroup, otherResource := own, own
+	otherGroup.Group, otherResource.Resource = "example.org", "gadgets"
+	byProxy := apierrors.NewGenericServerResponse(404, "put", own, "w", "no such upstream", 0, true)
 	for name, fault := range map[string]rapidtest.Fault{
-		"403":          rapidtest.Answer(403),
-		"422":          rapidtest.Answer(422),
-		"413":          rapidtest.Answer(413),
-		"404OfAProxy":  {Drop: true, Response: &rapidtest.Response{Code: 404, Text: "no such upstream"}},
-		"404OfAnother": rapidtest.AnswerError(apierrors.NewNotFound(widgets().GroupResource(), "v")),
-		"404OfAKind":   rapidtest.AnswerError(apierrors.NewNotFound(other, "w")),
-		"404OfNobody":  rapidtest.Answer(404),
+		"403":            rapidtest.Answer(403),
+		"422":            rapidtest.Answer(422),
+		"413":            rapidtest.Answer(413),
+		"404OfAProxy":    {Drop: true, Response: &rapidtest.Response{Code: 404, Text: "no such upstream"}},
+		"404InItsName":   rapidtest.AnswerError(byProxy),
+		"404OfAnother":   rapidtest.AnswerError(apierrors.NewNotFound(own, "v")),
+		"404OfAGroup":    rapidtest.AnswerError(apierrors.NewNotFound(otherGroup, "w")),
+		"404OfAResource": rapidtest.AnswerError(apierrors.NewNotFound(otherResource, "w")),
+		"404OfNobody":    rapidtest.Answer(404),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -268,6 +275,17 @@ func TestT3AnotherUIDCloses(t *testing.T) {
 			})
 		})
 	}
+	t.Run("DecidedAgainThoughTheSameIsThere", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, setup{rules: []rapidtest.Rule{first(rapidtest.LoseResponse())}})
+			l.atUpdate(2, func() {
+				l.replace()
+				l.write(mine)
+			})
+			_, err := l.engine.Do(t.Context(), time.Now().Add(time.Minute), l.once())
+			l.failed(err, meta.ErrStaleHold, meta.FateSettled)
+		})
+	})
 	t.Run("DecidedAgain", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t, setup{rules: []rapidtest.Rule{first(rapidtest.CommitLater(time.Second))}})
@@ -496,6 +514,24 @@ func TestT7ANoOpClosesNoOtherFate(t *testing.T) {
 	}
 }
 
+// T7, T3: a re-send that was stored, though not whole, closes the fate of both.
+func TestT7AnUndoneResendIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, setup{rules: []rapidtest.Rule{first(rapidtest.LoseRequest())}})
+		l.server.Admit(func(r rapidtest.AdmissionRequest) (*unstructured.Unstructured, error) {
+			unstructured.RemoveNestedField(r.Object.Object, "metadata", "annotations")
+			return r.Object, nil
+		})
+		op := l.op()
+		op.Decide = func(*unstructured.Unstructured) (retry.Decision, error) {
+			return retry.Decision{Edits: twoEdits()}, nil
+		}
+		_, err := l.engine.Do(t.Context(), time.Now().Add(time.Minute), op)
+		l.failed(err, meta.ErrRejected, meta.FateSettled)
+		l.sends(1, 2)
+	})
+}
+
 // T8: a 409 after which the object is where it was is nobody's conflict. It is
 // not tried again, and it closes no earlier fate.
 func TestT8A409WithoutAConflict(t *testing.T) {
@@ -549,44 +585,64 @@ func TestT8A409BesideAnotherWriter(t *testing.T) {
 // that was written is asked for by itself.
 func TestT8AnObjectOfAnotherName(t *testing.T) {
 	for name, tc := range map[string]struct {
-		spoil  func(*lab)
-		rules  []rapidtest.Rule
-		kind   meta.Sentinel // "" for success
-		fate   meta.Fate
-		reads  int
-		writes int
+		spoil         func(*lab)
+		rules         []rapidtest.Rule
+		success       bool
+		reads, writes int
 	}{
-		"Unmoved": {func(*lab) {}, nil, meta.ErrRejected, meta.FateNone, 3, 1},
-		"Moved":   {(*lab).touch, nil, "", meta.FateNone, 3, 2},
-		"Gone":    {(*lab).remove, nil, "", meta.FateNone, 3, 2},
-		"Unseen":  {(*lab).touch, []rapidtest.Rule{rapidtest.Nth(3, rapidtest.Reads(), rapidtest.Answer(500))}, "", meta.FateNone, 5, 2},
+		"Unmoved": {func(*lab) {}, nil, false, 3, 1},
+		"Moved":   {(*lab).touch, nil, true, 3, 2},
+		"Gone":    {(*lab).remove, nil, true, 3, 2},
+		"Unseen":  {(*lab).touch, []rapidtest.Rule{rapidtest.Nth(3, rapidtest.Reads(), rapidtest.Answer(500))}, true, 5, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rules := append([]rapidtest.Rule{first(rapidtest.Answer(409))}, tc.rules...)
-				l := newLab(t, setup{rules: rules})
-				heir := widget()
-				heir.SetName("heir")
-				_, err := l.stranger.Create(t.Context(), heir, metav1.CreateOptions{})
-				l.check(err)
-				l.before(rapidtest.VerbUpdate, 1, func() { tc.spoil(l) })
-				name := "w"
-				op := l.op()
-				op.Read = func(ctx context.Context, r retry.Reader) (*unstructured.Unstructured, error) {
-					obj, err := r.Get(ctx, widgets(), "ns", name)
-					name = "heir"
-					return obj, err
-				}
-				res, err := l.engine.Do(t.Context(), time.Now().Add(time.Minute), op)
-				if tc.kind != "" {
-					l.failed(err, tc.kind, tc.fate)
-				} else if err != nil || res.Object.GetName() != "heir" {
-					t.Errorf("got %v, %v", res.Object, err)
-				}
-				l.sends(tc.reads, tc.writes)
+		for _, heir := range []meta.Ref{{Namespace: "ns", Name: "heir"}, {Namespace: "other", Name: "w"}} {
+			t.Run(name+"/"+heir.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := newLab(t, setup{rules: append([]rapidtest.Rule{first(rapidtest.Answer(409))}, tc.rules...)})
+					obj := widget()
+					obj.SetNamespace(heir.Namespace)
+					obj.SetName(heir.Name)
+					_, err := l.server.Dynamic("stranger").Resource(widgets()).Namespace(heir.Namespace).Create(t.Context(), obj, metav1.CreateOptions{})
+					l.check(err)
+					l.before(rapidtest.VerbUpdate, 1, func() { tc.spoil(l) })
+					ref := meta.Ref{Namespace: "ns", Name: "w"}
+					op := l.op()
+					op.Read = func(ctx context.Context, r retry.Reader) (*unstructured.Unstructured, error) {
+						obj, err := r.Get(ctx, widgets(), ref.Namespace, ref.Name)
+						ref = heir
+						return obj, err
+					}
+					res, err := l.engine.Do(t.Context(), time.Now().Add(time.Minute), op)
+					if !tc.success {
+						l.failed(err, meta.ErrRejected, meta.FateNone)
+					} else if err != nil || res.Object.GetName() != heir.Name || res.Object.GetNamespace() != heir.Namespace {
+						t.Errorf("got %v, %v", res.Object, err)
+					}
+					l.sends(tc.reads, tc.writes)
+				})
 			})
-		})
+		}
 	}
+}
+
+// T8: that the object has another UID is a move as well, though the number of
+// its version be the same.
+func TestT8AnotherUIDIsAMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, setup{rules: []rapidtest.Rule{first(rapidtest.Answer(409))}})
+		reads := 0
+		op := l.op()
+		op.Read = func(ctx context.Context, r retry.Reader) (*unstructured.Unstructured, error) {
+			obj, err := getWidget(ctx, r)
+			if reads++; reads > 1 {
+				obj.SetUID("another")
+			}
+			return obj, err
+		}
+		_, err := l.engine.Do(t.Context(), time.Now().Add(time.Minute), op)
+		l.failed(err, meta.ErrRejected, meta.FateNone)
+		l.sends(3, 2)
+	})
 }
 
 // C7: with a client that does not count, nine conflicts are no certain end: it
