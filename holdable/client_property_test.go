@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -177,6 +178,7 @@ func (st *stage) play() {
 	_, err := st.do(h)(context.Background(), ref, asked)
 	returned, committed := time.Now(), len(st.commits())
 	time.Sleep(2 * time.Hour) // everything that was held back has landed, or has not
+	synctest.Wait()
 
 	st.writesOf(err, committed, asked.Deadline)
 	for _, e := range st.plan.Events() {
