@@ -40,13 +40,14 @@ type callTree struct {
 	root    *node
 	nodes   int
 	subject *subject
+	ref     meta.Ref
 	retries int
 	running []*coroutine
 }
 
 // newCallTree starts the call. It must be called in a synctest bubble, and stopped there.
-func newCallTree(s *subject, spec callSpec, retries int) (*callTree, error) {
-	t := &callTree{spec: spec, subject: s, retries: retries}
+func newCallTree(s *subject, ref meta.Ref, spec callSpec, retries int) (*callTree, error) {
+	t := &callTree{spec: spec, subject: s, ref: ref, retries: retries}
 	co, err := t.start()
 	if err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (t *callTree) start() (*coroutine, error) {
 	go func() {
 		defer close(co.asked)
 		defer cancel()
-		co.out = t.spec.run(ctx, holder, t.subject.ref(), time.Now().Add(callDeadline))
+		co.out = t.spec.run(ctx, holder, t.ref, time.Now().Add(callDeadline))
 	}()
 	return co, nil
 }

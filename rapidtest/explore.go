@@ -1,6 +1,7 @@
 package rapidtest
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ type explorer struct {
 	person  dynamic.Interface
 	faults  []faultKind
 	commits []Commit
-	seen    map[string]tally
+	seen    map[stateKey]tally
 	stores  map[string]*storeNode
 	// contents remembers what contentOf found.
 	contents map[*unstructured.Unstructured]uint64
@@ -160,8 +161,9 @@ type memory struct {
 	// failures is how many of its requests have failed, which is how many tries it has behind it, and last what the last answer said.
 	failures int
 	last     answerClass
-	// open: an answer has left the fate of the last write open. doubted: so it was for some write.
-	open, doubted bool
+	// open: an answer has left the fate of the last write open. doubted is for how many writes it did.
+	open    bool
+	doubted int
 	// wrote, read and named are the contents of the last write that was sent, and of the last held and named objects that were read, base and
 	// version the resourceVersions of the first two.
 	wrote, read, named uint64
@@ -205,8 +207,9 @@ func (m memory) learns(x *explorer, req *Request, a answer) memory {
 		if content, base := x.essence(req.Object), req.Object.GetResourceVersion(); content != m.wrote || base != m.base {
 			m.wrote, m.base, m.open = content, base, false
 		}
-		if m.last == tellsNothing {
-			m.open, m.doubted = true, true
+		if m.last == tellsNothing && !m.open {
+			m.open = true
+			m.doubted++
 		}
 	case m.last == succeeds && req.GVR == s.held:
 		m.read, m.version = 0, ""
@@ -308,7 +311,7 @@ func foreignKinds() []string { return []string{"status written", "resumed by han
 func newExplorer(s *subject, b bounds, st start, specs ...callSpec) (*explorer, *worldState, error) {
 	x := &explorer{
 		subject: s, bounds: b, server: s.server(), faults: faultKinds(s), judge: newJudge(specs),
-		seen: map[string]tally{}, stores: map[string]*storeNode{},
+		seen: map[stateKey]tally{}, stores: map[string]*storeNode{},
 		contents: map[*unstructured.Unstructured]uint64{}, essences: map[*unstructured.Unstructured]uint64{},
 	}
 	x.person = x.server.Dynamic("setup")
@@ -319,7 +322,7 @@ func newExplorer(s *subject, b bounds, st start, specs ...callSpec) (*explorer, 
 		return nil, nil, err
 	}
 	for _, spec := range specs {
-		t, err := newCallTree(s, spec, b.retries)
+		t, err := newCallTree(s, s.ref(x.server), spec, b.retries)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -385,7 +388,7 @@ func (x *explorer) explore(w *worldState) (tally, error) {
 
 // shortest returns a shortest counterexample, breadth first.
 func (x *explorer) shortest(w *worldState) error {
-	seen := map[string]bool{}
+	seen := map[stateKey]bool{}
 	for queue := []*worldState{w}; len(queue) > 0; {
 		w, queue = queue[0], queue[1:]
 		key := x.key(w)
@@ -560,8 +563,11 @@ func (x *explorer) foreign(kind string) func(*worldState) error {
 	}
 }
 
+// A stateKey is a hash of all that tells states apart. Two states of an exploration, of which there are millions, do not share one.
+type stateKey [sha256.Size]byte
+
 // key tells states apart by everything that the future depends on.
-func (x *explorer) key(w *worldState) string {
+func (x *explorer) key(w *worldState) stateKey {
 	var remembered []string
 	b := make([]byte, 0, 64)
 	number := func(n int) { b = binary.AppendUvarint(b, uint64(n)) }
@@ -573,7 +579,7 @@ func (x *explorer) key(w *worldState) string {
 		m := w.memories[i]
 		number(i)
 		number(m.failures)
-		b = append(b, byte(m.last), flagByte(m.open), flagByte(m.doubted), flagByte(w.wrote[i]))
+		b = append(b, byte(m.last), flagByte(m.open), byte(m.doubted), flagByte(w.wrote[i]))
 		hash(m.wrote)
 		hash(m.read)
 		hash(m.named)
@@ -589,7 +595,7 @@ func (x *explorer) key(w *worldState) string {
 	number(w.faults)
 	number(w.foreign)
 	b = w.record.append(b)
-	return string(w.store.append(b, remembered))
+	return sha256.Sum256(w.store.append(b, remembered))
 }
 
 func flagByte(b bool) byte {

@@ -29,9 +29,9 @@ type called struct {
 	after uint
 	// changed: another instance came into force while it ran.
 	changed bool
-	// out is what its caller was told; nil while it runs. doubted: an answer left the fate of a write of its open.
+	// out is what its caller was told; nil while it runs. doubted is how many of its writes an answer left open.
 	out     *outcome
-	doubted bool
+	doubted int
 }
 
 type replacement struct{ after, before uint }
@@ -59,7 +59,7 @@ func (r *record) invoke(i int) {
 	}
 }
 
-func (r *record) finish(i int, out *outcome, doubted bool) {
+func (r *record) finish(i int, out *outcome, doubted int) {
 	r.calls[i].out, r.calls[i].doubted = out, doubted
 }
 
@@ -80,7 +80,7 @@ func (r *record) replace() {
 // append writes all of it.
 func (r *record) append(b []byte) []byte {
 	for _, c := range r.calls {
-		b = append(b, flagByte(c.began), byte(c.after), flagByte(c.changed), flagByte(c.doubted))
+		b = append(b, flagByte(c.began), byte(c.after), flagByte(c.changed), byte(c.doubted))
 		if c.out != nil {
 			f := c.out.failure()
 			b = append(b, c.out.class()...)
@@ -154,6 +154,10 @@ func (j *judge) operations(r record) []porcupine.Operation {
 			op.Return = never
 		}
 		ops = append(ops, op)
+		for range c.doubted { // a write whose fate was open may have landed, and may have been overtaken before the call wrote again
+			op.Input = registerInput{spec: j.specs[i], perhaps: true}
+			ops = append(ops, op)
+		}
 	}
 	same := map[uint]int64{}
 	for k, x := range r.replaced {
@@ -177,13 +181,14 @@ func (r *record) moments() []uint {
 }
 
 type registerInput struct {
-	spec     callSpec
-	replaced bool
+	spec callSpec
+	// perhaps: it is a write that may have landed or not. replaced: it is no call, but another object in the place of the first.
+	perhaps, replaced bool
 }
 
 type registerOutput struct {
 	outcome
-	doubted bool
+	doubted int
 }
 
 // registerModel is the sequential hold register. Its state is the instance in force, 0 for none.
@@ -196,7 +201,11 @@ func registerModel(initial int64) porcupine.Model {
 				return []interface{}{int64(0)}
 			}
 			var after []interface{}
-			for _, s := range registerStep(state.(int64), in.spec, output.(registerOutput)) {
+			next := registerStep(state.(int64), in.spec, output.(registerOutput))
+			if in.perhaps {
+				next = perhaps(state.(int64), in.spec)
+			}
+			for _, s := range next {
 				after = append(after, s)
 			}
 			return after
@@ -226,7 +235,11 @@ func registerStep(s int64, c callSpec, out registerOutput) []int64 {
 	case out.failure().Fate == meta.FateNone:
 		return []int64{s}
 	}
-	// it may have happened or not
+	return perhaps(s, c)
+}
+
+// perhaps is what the register may hold after a write of a call that may have landed or not.
+func perhaps(s int64, c callSpec) []int64 {
 	if c.op == meta.OpHold && s >= 0 && s <= c.instance {
 		return []int64{s, c.instance}
 	}
@@ -243,7 +256,7 @@ func succeeded(s int64, c callSpec, out registerOutput) []int64 {
 		return []int64{c.instance}
 	case c.op == meta.OpRelease && s == c.instance:
 		return []int64{0}
-	case c.op == meta.OpRelease && s == 0 && out.doubted: // R8: somebody else's release of the same hold looks like its own
+	case c.op == meta.OpRelease && s == 0 && out.doubted > 0: // R8: somebody else's release of the same hold looks like its own
 		return []int64{0}
 	}
 	return nil

@@ -27,6 +27,8 @@ type subject struct {
 	heldKind, namedKind string
 	clusterScoped       bool
 	uidLabel            string
+	// pinned: callers name the object with its UID.
+	pinned bool
 
 	path                       []string
 	heldValue, running, absent any
@@ -55,6 +57,13 @@ func subjectOf[T holdable.Value](kind holdable.Holdable[T]) *subject {
 		s.named, s.namedKind, s.uidLabel = kind.Of.Resource, kind.Of.Kind, kind.Of.UIDLabel
 	}
 	return s
+}
+
+// pin returns the subject with callers who name the object with its UID.
+func (s *subject) pin() *subject {
+	pinned := *s
+	pinned.pinned = true
+	return &pinned
 }
 
 func orNever(f func(*unstructured.Unstructured) string) func(*unstructured.Unstructured) string {
@@ -102,7 +111,14 @@ func (s *subject) namespace() string {
 	return worldNamespace
 }
 
-func (s *subject) ref() meta.Ref { return meta.Ref{Namespace: s.namespace(), Name: worldName} }
+// ref names the object of a world, with its UID if callers of the subject pin it.
+func (s *subject) ref(server *Server) meta.Ref {
+	ref := meta.Ref{Namespace: s.namespace(), Name: worldName}
+	if s.pinned {
+		ref.UID = server.Stored(s.named, s.namespace(), worldName).GetUID()
+	}
+	return ref
+}
 
 // holder connects the kind to a client, with waits that take next to no time and are the same in every run.
 func (s *subject) holder(client dynamic.Interface, retries int) (holdable.Holder, error) {
