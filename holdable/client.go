@@ -206,7 +206,7 @@ func (c *Client[T]) do(ctx context.Context, op meta.Op, ref meta.Ref, call meta.
 		ResourceVersion: res.Object.GetResourceVersion(),
 		Did:             made.did,
 		Why:             made.why,
-		Executions:      made.executions,
+		Executions:      c.executions(res.Object),
 		Tries:           res.Tries,
 	}, nil
 }

@@ -3,6 +3,7 @@ package rapidtest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,7 @@ type subject struct {
 
 	path                       []string
 	heldValue, running, absent any
+	resume                     holdable.Resume
 
 	startGate    bool
 	pods         func(*unstructured.Unstructured) (string, error)
@@ -47,6 +49,7 @@ func subjectOf[T holdable.Value](kind holdable.Holdable[T]) *subject {
 		clusterScoped: kind.ClusterScoped,
 		path:          kind.Pause.Path,
 		heldValue:     kind.Pause.Held, running: kind.Pause.Running, absent: kind.Pause.Absent,
+		resume:       kind.Pause.Resume,
 		startGate:    kind.StartGate,
 		pods:         kind.Pods,
 		waitsForPods: kind.Pods != nil && !kind.GatedElsewhere,
@@ -165,6 +168,19 @@ func (s *subject) paused(obj *unstructured.Unstructured) bool {
 		v = s.absent
 	}
 	return v == s.heldValue
+}
+
+// resumes is what an update that resumes prev has to leave in the pause field, nil for no field. was is what the field had when the object last
+// ran.
+func (s *subject) resumes(prev *unstructured.Unstructured, was any) any {
+	_, restore, found := strings.Cut(prev.GetAnnotations()[meta.Keys{}.Found()], "=")
+	switch {
+	case s.resume == holdable.RemoveField:
+		return nil
+	case s.resume == holdable.RestoreFound && found && restore != "":
+		return was
+	}
+	return s.running
 }
 
 // setPause writes the pause field of an object that is ours to change.

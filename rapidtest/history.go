@@ -1,0 +1,538 @@
+package rapidtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/retry"
+)
+
+// A history is what happens to one object while calls run: every request with what its client saw of it, every version as it is committed, and
+// what each caller was told. It checks all of it as it happens, and keeps the first rule that was broken. It is safe for concurrent use.
+type history struct {
+	subject *subject
+	server  *Server
+	bound   time.Duration // CallBound
+	// counts says who counts the executions of the named object: nobody, the calls themselves, or a gate.
+	counted bool
+
+	mu       sync.Mutex
+	start    time.Time
+	broken   error
+	events   []*event
+	requests map[int64]*call
+	calls    []*call
+	// versions are the committed versions of the held object, whichever it was, from the one that the history began with.
+	versions []revision
+	record   record
+	initial  int64
+	// unexplained: no order of the calls explains what their callers were told.
+	unexplained bool
+	// illegible: somebody has put instances on the object that no call has, which the hold register knows nothing of.
+	illegible bool
+	// resumed: somebody else has resumed the object, so that it may run beside its earlier pods.
+	resumed bool
+	// executions are those that had pods, and highest the largest instance that was in force.
+	executions map[string]bool
+	reign      reign
+}
+
+// A revision is the held object as it was committed; the object is nil if it was deleted.
+type revision struct {
+	obj     *unstructured.Unstructured
+	reading reading
+	by      *call
+}
+
+// A call is one call of a supervisor.
+type call struct {
+	spec     callSpec
+	name     string
+	deadline time.Time
+	// from and to are the first and the last version that were there while it ran.
+	from, to int
+	updates  int // transmissions
+	doubts   int // updates whose answer did not say what became of them
+	commits  int
+	out      *outcome
+}
+
+type callKey struct{}
+
+// callOf is the call that a context was made for, nil if none.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+func newHistory(s *subject, server *Server, bound time.Duration) *history {
+	h := &history{
+		subject: s, server: server, bound: bound, start: time.Now(),
+		requests: map[int64]*call{}, executions: map[string]bool{}, record: newRecord(0),
+	}
+	h.versions = []revision{{obj: h.held()}}
+	if obj := h.held(); obj != nil {
+		h.versions[0].reading = s.read(obj)
+		h.initial = h.versions[0].reading.instance
+		h.reign = reign{highest: max(h.initial, 0)}
+	}
+	h.seePods()
+	server.OnCommit(h.committed)
+	return h
+}
+
+// held is the object that is held, nil if there is none.
+func (h *history) held() *unstructured.Unstructured {
+	all := h.server.StoredAll(h.subject.held)
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+// breaks keeps the first rule that is broken. The caller has the mutex.
+func (h *history) breaks(err error) {
+	if err != nil && h.broken == nil {
+		h.broken = err
+		h.note(event{kind: evBroken, text: err.Error()})
+	}
+}
+
+func (h *history) fail(rule, format string, args ...any) { h.breaks(breaks(rule, format, args...)) }
+
+func (h *history) violated() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.broken
+}
+
+// begin notes that a call begins, and returns a context for it.
+func (h *history) begin(spec callSpec, deadline time.Time) (context.Context, *call) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := &call{spec: spec, deadline: deadline, from: len(h.versions) - 1}
+	c.name = fmt.Sprintf("%02d %s", len(h.calls)+1, spec)
+	h.calls = append(h.calls, c)
+	h.record.calls = append(h.record.calls, called{})
+	h.record.invoke(len(h.calls) - 1)
+	h.note(event{kind: evBegins, call: c})
+	return context.WithValue(context.Background(), callKey{}, c), c
+}
+
+// returned notes what the caller of a call was told, and holds it against what was there.
+func (h *history) returned(c *call, out outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.out, c.to = &out, len(h.versions)-1
+	h.note(event{kind: evTold, call: c})
+	h.record.finish(slices.Index(h.calls, c), c.out, c.doubts > 0)
+	if late := time.Since(c.deadline); late > 0 {
+		h.fail("C3", "%s returned %v after its deadline", c.spec, late)
+	}
+	if out.ok() {
+		h.breaks(h.kept(c, out.receipt))
+	} else {
+		h.breaks(h.excused(c, out.failure()))
+	}
+}
+
+// kept checks that a success is one: at the resourceVersion that the receipt names, the object was as the call says.
+func (h *history) kept(c *call, r holdable.Receipt) error {
+	at := slices.IndexFunc(h.versions, func(v revision) bool { return v.obj != nil && v.obj.GetResourceVersion() == r.ResourceVersion })
+	if at < c.from || at > c.to {
+		return breaks("H12", "%s was told %q at resourceVersion %s, which is none of those that the object had meanwhile", c.spec, r.Did, r.ResourceVersion)
+	}
+	v := h.versions[at].reading
+	wrote := r.Did != holdable.InForce && r.Did != holdable.AlreadyOpen
+	switch {
+	case c.spec.op == meta.OpHold && (v.instance != c.spec.instance || !v.paused):
+		return breaks("H2", "%s was told %q, but at resourceVersion %s instance %d is in force and paused is %v", c.spec, r.Did, r.ResourceVersion, v.instance, v.paused)
+	case c.spec.op == meta.OpRelease && v.instance == c.spec.instance:
+		return breaks("R2", "%s was told %q, but at resourceVersion %s the hold is in force", c.spec, r.Did, r.ResourceVersion)
+	case c.spec.op == meta.OpOpen && !v.opened:
+		return breaks("O1", "%s was told %q, but at resourceVersion %s the object is not open", c.spec, r.Did, r.ResourceVersion)
+	case wrote && c.commits == 0 && c.doubts == 0:
+		return breaks("R8", "%s was told %q, but has written nothing", c.spec, r.Did)
+	case !wrote && c.commits > 0 && c.doubts == 0:
+		return breaks("H2", "%s was told %q, but has written", c.spec, r.Did)
+	case r.Executions != v.executions && !h.subject.indirect():
+		return breaks("I6", "%s was told of %d executions, and the object counts %d", c.spec, r.Executions, v.executions)
+	}
+	return nil
+}
+
+// excused checks what a failure says (rules E2, E3, I8).
+func (h *history) excused(c *call, e meta.Error) error {
+	switch {
+	case e.Kind == "":
+		return breaks("E2", "%s failed without saying how: %v", c.spec, c.out.err)
+	case e.Fate == meta.FateNone && c.commits > 0:
+		return breaks("I8", "%s was told that nothing was written, but something was: %v", c.spec, c.out.err)
+	case e.Fate == meta.FatePending && e.PendingUntil.After(c.deadline.Add(h.bound)):
+		return breaks("C4", "%s may have an effect %v after its deadline: %v", c.spec, e.PendingUntil.Sub(c.deadline), c.out.err)
+	case e.Kind == meta.ErrStaleHold && !slices.ContainsFunc(h.versions[c.from:], func(v revision) bool { return max(v.reading.instance, 0) == e.Seen }):
+		return breaks("E2", "%s is said to have seen instance %d, which was never in force while it ran", c.spec, e.Seen)
+	}
+	return nil
+}
+
+// sent checks a request as it leaves (rules I7, I9, T1, C8).
+func (h *history) sent(c *call, req *Request) *event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.requests[req.ID] = c
+	e := h.note(event{kind: evSends, call: c, req: req})
+	if !time.Now().Before(c.deadline) {
+		h.fail("I7", "a request of %s left %v after its deadline", c.spec, time.Since(c.deadline))
+	}
+	if c.out != nil {
+		h.fail("I7", "a request of %s left after it had returned", c.spec)
+	}
+	if !req.Write() || isAccessReview(req.GVR) {
+		return e
+	}
+	c.updates++
+	switch {
+	case req.GVR != h.subject.held:
+		h.fail("I9", "%s writes %s %s", c.spec, req.GVR.Resource, req.Name)
+	case req.Verb != VerbUpdate || req.Subresource != "":
+		h.fail("H1", "%s sends a %s of %s/%s, not an update", c.spec, req.Verb, req.GVR.Resource, req.Subresource)
+	case precondition(req) == "":
+		h.fail("T1", "%s sends an update without a precondition", c.spec)
+	case req.FieldManager != retry.FieldManager || req.FieldValidation != "Strict":
+		h.fail("C8", "%s sends an update as field manager %q with field validation %q", c.spec, req.FieldManager, req.FieldValidation)
+	case c.updates > 1+retry.MaxRetries:
+		h.fail("I7", "%s sends update number %d", c.spec, c.updates)
+	}
+	return e
+}
+
+// heard notes what a client saw of its request.
+func (h *history) heard(sent *event, resp *Response, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if sent.req.Write() && (err != nil || resp.Code >= 500) {
+		sent.call.doubts++
+	}
+	h.note(event{kind: evHears, call: sent.call, req: sent.req, resp: resp, err: err, fault: sent.fault})
+}
+
+// troubled notes what goes wrong with a request under way.
+func (h *history) troubled(req *Request, fault string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		if e.kind == evSends && e.req.ID == req.ID {
+			e.fault = fault
+		}
+	}
+}
+
+// committed checks one committed version, of whichever object.
+func (h *history) committed(c Commit) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	by := h.requests[c.Request.ID]
+	h.note(event{kind: evCommit, call: by, commit: &c})
+	if by != nil {
+		by.commits++
+		h.breaks(h.permitted(by, c))
+	}
+	if c.GVR == h.subject.held {
+		h.follow(by, c)
+	}
+	if c.GVR == Pods().GVR && c.Type == "ADDED" {
+		h.seePods()
+	}
+}
+
+// permitted checks a commit of one of the calls.
+func (h *history) permitted(by *call, c Commit) error {
+	switch {
+	case c.GVR != h.subject.held:
+		return breaks("I9", "%s wrote %s %s", by.spec, c.GVR.Resource, c.Name)
+	case by.out != nil && !by.out.mayStillWrite():
+		return breaks("I8", "a write of %s was committed after it had returned: %s", by.spec, by.out)
+	case time.Now().After(by.deadline.Add(h.bound)):
+		return breaks("C4", "a write of %s was committed %v after its deadline", by.spec, time.Since(by.deadline))
+	case c.Type != "MODIFIED":
+		return h.subject.audit(c.Previous, nil, by.spec)
+	}
+	p, n := h.subject.read(c.Previous), h.subject.read(c.Object)
+	if p.instance > 0 && n.instance > 0 && p.paused && !n.paused {
+		return breaks("I2", "%s left the object running under hold %d", by.spec, n.instance)
+	}
+	if err := h.subject.audit(c.Previous, c.Object, by.spec); err != nil {
+		return err
+	}
+	return h.resumesAsItShould(by, p, n, c)
+}
+
+// resumesAsItShould checks what a release has made of the pause field (rule R2).
+func (h *history) resumesAsItShould(by *call, p, n reading, c Commit) error {
+	if by.spec.op == meta.OpHold || !p.paused || n.paused {
+		return nil
+	}
+	got, _, _ := unstructured.NestedFieldNoCopy(c.Object.Object, h.subject.path...)
+	if want := h.subject.resumes(c.Previous, h.lastRunning()); got != want {
+		return breaks("R2", "%s left %v in %s, and not %v", by.spec, got, retry.PathString(h.subject.path), want)
+	}
+	return nil
+}
+
+// lastRunning is the value of the pause field in the last version that was not paused.
+func (h *history) lastRunning() any {
+	for _, v := range slices.Backward(h.versions) {
+		if v.obj != nil && !v.reading.paused {
+			value, _, _ := unstructured.NestedFieldNoCopy(v.obj.Object, h.subject.path...)
+			return value
+		}
+	}
+	return h.subject.running
+}
+
+// follow takes a version of the held object into the history of holds.
+func (h *history) follow(by *call, c Commit) {
+	next := revision{by: by}
+	if c.Type != "DELETED" {
+		next.obj, next.reading = c.Object, h.subject.read(c.Object)
+	}
+	last := h.versions[len(h.versions)-1]
+	h.versions = append(h.versions, next)
+	if by == nil && last.reading.paused && next.obj != nil && !next.reading.paused {
+		h.resumed = true
+	}
+	before, after := last.reading.instance, next.reading.instance
+	switch {
+	case next.obj == nil || by == nil && before != after && after == 0:
+		h.record.replace()
+		h.reign.end(before)
+	case before == after:
+	case by == nil:
+		h.illegible = true
+	default:
+		h.record.change()
+		h.reign.change(before, after, by)
+	}
+}
+
+// seePods checks that no pod of one execution was made while one of another remains (rule I5), and that there is a count for each (rule I6).
+func (h *history) seePods() {
+	if h.subject.pods == nil {
+		return
+	}
+	present := map[string]bool{}
+	for _, pod := range h.server.StoredAll(Pods().GVR) {
+		execution := pod.GetLabels()[ExecutionLabel]
+		h.executions[execution] = true
+		if holdable.PodRemains(pod) {
+			present[execution] = true
+		}
+	}
+	if h.resumed {
+		return
+	}
+	if len(present) > 1 {
+		h.fail("I5", "pods of %d executions are there side by side", len(present))
+	}
+	if a := h.executionsCounted(); h.counted && int64(len(h.executions)) > a {
+		h.fail("I6", "%d executions had pods, and A is %d", len(h.executions), a)
+	}
+}
+
+// executionsCounted is A.
+func (h *history) executionsCounted() int64 {
+	named := h.server.Stored(h.subject.named, h.subject.namespace(), worldName)
+	if named == nil {
+		return 0
+	}
+	return h.subject.read(named).executions
+}
+
+// end checks what only a whole history shows: that some order of the calls explains what their callers were told.
+func (h *history) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.broken != nil || h.illegible || len(h.calls) == 0 {
+		return
+	}
+	j, r := h.judged()
+	if err := j.decide(r); err != nil {
+		h.unexplained = true
+		h.breaks(err)
+	}
+}
+
+// judged returns the record of the history and a judge of it. A call that had an update in doubt may have written more than once: for each of those
+// updates there is a call more, that may have happened or not.
+func (h *history) judged() (*judge, record) {
+	r := h.record.clone()
+	var specs []callSpec
+	for _, c := range h.calls {
+		specs = append(specs, c.spec)
+	}
+	for i, c := range h.calls {
+		for range min(c.doubts, 2) {
+			r.repeat(i, &outcome{err: &meta.Error{Kind: meta.ErrInDoubt, Fate: meta.FateSettled}})
+			specs = append(specs, c.spec)
+		}
+	}
+	j := newJudge(specs)
+	j.initial = h.initial
+	return j, r
+}
+
+// repeat adds a call that ran while call i ran, and was told out.
+func (r *record) repeat(i int, out *outcome) {
+	of, bit := r.calls[i], uint(1)<<len(r.calls)
+	with := func(set uint) uint {
+		if set&(1<<i) != 0 && !of.out.mayStillWrite() {
+			return set | bit
+		}
+		return set
+	}
+	for k := range r.calls {
+		r.calls[k].after = with(r.calls[k].after)
+	}
+	for k, x := range r.replaced {
+		r.replaced[k].after = with(x.after)
+		if x.before&(1<<i) != 0 {
+			r.replaced[k].before |= bit
+		}
+	}
+	of.out, of.doubted = out, true
+	r.calls = append(r.calls, of)
+}
+
+// A reign is who was in force, as far as the supervisors' protocol cares (rule I4).
+type reign struct {
+	highest int64
+	// over are the holds that were released, and returned says which hold came back, "" if none did.
+	over     map[int64]bool
+	returned string
+}
+
+func (r *reign) end(instance int64) {
+	if r.over == nil {
+		r.over = map[int64]bool{}
+	}
+	r.over[instance] = true
+}
+
+func (r *reign) change(before, after int64, by *call) {
+	switch {
+	case after == 0:
+		r.end(before)
+	case after < r.highest:
+		r.returned = fmt.Sprintf("%s is in force again, after hold %d was", by.spec, r.highest)
+	case r.over[after]:
+		r.returned = fmt.Sprintf("%s is in force again, after it was released", by.spec)
+	}
+	r.highest = max(r.highest, after)
+}
+
+// An event is one line of a timeline.
+type event struct {
+	at     time.Duration
+	kind   eventKind
+	call   *call
+	req    *Request
+	resp   *Response
+	err    error
+	commit *Commit
+	fault  string
+	text   string
+}
+
+type eventKind byte
+
+const (
+	evBegins eventKind = iota
+	evSends
+	evHears
+	evCommit
+	evTold
+	evOther
+	evBroken
+)
+
+// note adds an event. The caller has the mutex.
+func (h *history) note(e event) *event {
+	e.at = time.Since(h.start)
+	h.events = append(h.events, &e)
+	return &e
+}
+
+// other notes what somebody else does.
+func (h *history) other(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.note(event{kind: evOther, text: fmt.Sprintf(format, args...)})
+}
+
+// timeline prints the history: who read what at which resourceVersion, what was sent, what was committed when, and what each caller was told.
+func (h *history) timeline() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var b strings.Builder
+	if obj := h.versions[0].obj; obj != nil {
+		fmt.Fprintf(&b, "%10s  %-16s %s\n", "", "at the start", h.subject.describeVersion(obj))
+	}
+	for _, e := range h.events {
+		who, what := h.line(e)
+		if what != "" {
+			fmt.Fprintf(&b, "%10s  %-16s %s\n", e.at.Round(time.Microsecond), who, what)
+		}
+	}
+	return b.String()
+}
+
+func (h *history) line(e *event) (who, what string) {
+	if e.call != nil {
+		who = e.call.name
+	}
+	switch e.kind {
+	case evBegins:
+		return who, fmt.Sprintf("begins, to be over in %v", e.call.deadline.Sub(h.start)-e.at)
+	case evSends:
+		return who, "sends " + h.subject.describeRequest(e.req) + inBrackets(e.fault)
+	case evHears:
+		return who, "hears " + h.subject.describeAnswer(e.req, e.resp, e.err)
+	case evCommit:
+		if who == "" {
+			who = e.commit.Request.User
+		}
+		return who, "COMMITS " + h.describeCommit(e.commit)
+	case evTold:
+		return who, "TOLD " + e.call.out.String()
+	case evBroken:
+		return "", "BROKEN " + e.text
+	}
+	return "", e.text
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " [" + s + "]"
+}
+
+func (h *history) describeCommit(c *Commit) string {
+	at := fmt.Sprintf("%s %s at rv=%d: ", c.GVR.Resource, c.Name, c.ResourceVersion)
+	switch {
+	case c.Type == "DELETED":
+		return at + "deleted"
+	case c.GVR == h.subject.held || c.GVR == h.subject.named:
+		return at + h.subject.describeState(c.Object)
+	}
+	return at + strings.ToLower(string(c.Type))
+}

@@ -1,0 +1,313 @@
+package rapidtest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/retry"
+)
+
+// A play is what scripts are written for: a kind, the world it begins in, and who else is there.
+type play struct {
+	subject *subject
+	start   start
+	// cast makes the controllers; nil for none.
+	cast func(*stage) []Actor
+	// server makes the server; the subject's own where nil.
+	server func() *Server
+	// http: some of the calls go through client-go's own client.
+	http bool
+	// counted: A is counted, by the calls or by the cast.
+	counted bool
+}
+
+// perform plays a script to its end, in virtual time, and returns its history. Whether a rule was broken is for the caller to ask.
+func (p *play) perform(t *testing.T, s script) (h *history, err error) {
+	synctest.Test(t, func(*testing.T) {
+		st, bad := p.newStage()
+		if bad != nil {
+			err = bad
+			return
+		}
+		for _, d := range s {
+			if st.history.violated() != nil {
+				break
+			}
+			d.do(st)
+			synctest.Wait()
+		}
+		st.finish()
+		h = st.history
+	})
+	return h, err
+}
+
+// A stage is where a script is played.
+type stage struct {
+	*play
+	server  *Server
+	network *Scheduler
+	others  dynamic.Interface
+	actors  []Actor
+	history *history
+	holders map[bool]holdable.Holder // by whether they speak HTTP
+	running int
+	ended   chan struct{}
+}
+
+// mostCalls is how many calls a script can make: a history keeps sets of them in the bits of a word.
+const mostCalls = 20
+
+func (p *play) newStage() (*stage, error) {
+	st := &stage{
+		play: p, server: p.subject.server(), network: NewScheduler(BeforeExecution),
+		holders: map[bool]holdable.Holder{}, ended: make(chan struct{}, mostCalls),
+	}
+	if p.server != nil {
+		st.server = p.server()
+	}
+	st.others = st.server.Dynamic("somebody else")
+	if err := p.subject.create(st.others); err != nil {
+		return nil, fmt.Errorf("making an object: %w", err)
+	}
+	if err := p.start.make(p.subject, st.others); err != nil {
+		return nil, fmt.Errorf("making it %s: %w", p.start.name, err)
+	}
+	holder, err := st.holder(false)
+	if err != nil {
+		return nil, err
+	}
+	if p.cast != nil {
+		st.actors = p.cast(st)
+	}
+	st.history = newHistory(p.subject, st.server, holder.CallBound())
+	st.history.counted = p.counted
+	return st, nil
+}
+
+// holder returns a client of the kind, through client-go's own client or the short way.
+func (st *stage) holder(http bool) (holdable.Holder, error) {
+	if h, ok := st.holders[http]; ok {
+		return h, nil
+	}
+	opts := retry.Options{Backoff: wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2}}
+	engine, err := retry.NewForClient(st.server.Dynamic("a supervisor", st.watched), opts)
+	if http {
+		engine, err = retry.New(st.server.RESTConfig("a supervisor", st.watched), opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	holder, err := st.subject.kind.Connect(engine, holdable.Options{})
+	st.holders[http] = holder
+	return holder, err
+}
+
+// watched has the history see every request of a call, and the script decide when it goes on and with which fault.
+func (st *stage) watched(next RoundTrip) RoundTrip {
+	return func(ctx context.Context, req *Request) (*Response, error) {
+		c := callOf(ctx)
+		sent := st.history.sent(c, req)
+		resp, err := st.network.Middleware(c.name)(next)(ctx, req)
+		st.history.heard(sent, resp, err)
+		return resp, err
+	}
+}
+
+// finish has everything that was begun come to its end: the calls return, and what the network held back arrives.
+func (st *stage) finish() {
+	for {
+		synctest.Wait()
+		st.reap()
+		steps := st.network.Parked()
+		switch {
+		case st.running == 0:
+			time.Sleep(time.Hour)
+			st.history.end()
+			return
+		case len(steps) > 0:
+			steps[0].Proceed()
+		default:
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+func (st *stage) reap() {
+	for {
+		select {
+		case <-st.ended:
+			st.running--
+		default:
+			return
+		}
+	}
+}
+
+func (b begins) do(st *stage) {
+	holder, err := st.holder(b.http)
+	if err != nil || len(st.history.calls) == mostCalls {
+		return
+	}
+	ref := st.subject.ref()
+	if named := st.named(); b.pinned && named != nil {
+		ref.UID = named.GetUID()
+	}
+	deadline := time.Now().Add(b.within)
+	ctx, c := st.history.begin(callSpec{b.op, b.instance}, deadline)
+	st.running++
+	go func() {
+		st.history.returned(c, c.spec.run(ctx, holder, ref, deadline))
+		st.ended <- struct{}{}
+	}()
+}
+
+func (st *stage) named() *unstructured.Unstructured {
+	return st.server.Stored(st.subject.named, st.subject.namespace(), worldName)
+}
+
+func (p proceeds) do(st *stage) {
+	steps := st.network.Parked()
+	if len(steps) == 0 {
+		return
+	}
+	step := steps[p.which%len(steps)]
+	fault := p.fault.fault()
+	if p.fault.kind == twice {
+		fault.Name = fmt.Sprintf("once more after %v", p.fault.after)
+		go st.again(step.Request, p.fault.after)
+	}
+	if fault.Name != "" {
+		st.history.troubled(step.Request, fault.Name)
+	}
+	step.ProceedWith(fault)
+}
+
+// again has a request reach the server a second time, and nobody hear the answer.
+func (st *stage) again(req *Request, after time.Duration) {
+	if sleep(context.Background(), after) {
+		_, _ = st.server.RoundTrip(context.Background(), req)
+	}
+}
+
+func (p passes) do(*stage) { time.Sleep(p.time) }
+
+func (a acts) do(st *stage) {
+	if len(st.actors) > 0 {
+		st.act(st.actors[a.which%len(st.actors)])
+	}
+}
+
+func (st *stage) act(actor Actor) bool {
+	did, err := actor.Step(context.Background())
+	if err != nil {
+		st.history.other("%T: %v", actor, err)
+	}
+	return did && err == nil
+}
+
+func (settles) do(st *stage) {
+	const rounds = 50 // more than it takes, unless two of them fight
+	for range rounds {
+		busy := false
+		for _, a := range st.actors {
+			busy = st.act(a) || busy
+		}
+		if !busy {
+			return
+		}
+	}
+}
+
+// meddlings are what others do to the objects.
+func (p *play) meddlings() []string {
+	all := []string{"status", "note", "resume", "pause", "end", "delete", "void", "garble", "recreate"}
+	switch {
+	case p.cast != nil:
+		return all[:2]
+	case p.subject.indirect():
+		return append(all, "recreate named")
+	}
+	return all
+}
+
+func (m meddles) do(st *stage) {
+	st.history.other("somebody else: %s", m.how)
+	if err := st.meddle(m.how); err != nil {
+		st.history.other("which failed: %v", err)
+	}
+}
+
+func (st *stage) meddle(how string) error {
+	s := st.subject
+	held := st.history.held()
+	if held == nil {
+		return st.recreate()
+	}
+	change := func(f func(*unstructured.Unstructured) error) error {
+		return s.change(st.others, s.held, held.GetName(), f)
+	}
+	switch how {
+	case "status":
+		return s.changeStatus(st.others, "Noticed")
+	case "end":
+		return s.changeStatus(st.others, "Complete", "Completed", "Finished")
+	case "note":
+		return change(func(obj *unstructured.Unstructured) error { return theirs(obj) })
+	case "resume":
+		return change(func(obj *unstructured.Unstructured) error { return s.setPause(obj, s.running) })
+	case "pause":
+		return change(func(obj *unstructured.Unstructured) error { return s.setPause(obj, s.heldValue) })
+	case "void":
+		return change(annotated(meta.Keys{}.UID(), "another"))
+	case "garble":
+		return change(annotated(meta.Keys{}.Instance(), "two"))
+	case "delete":
+		return s.beginDeletion(st.others)
+	case "recreate named":
+		if err := s.remove(st.others, s.named, worldName); err != nil {
+			return err
+		}
+	}
+	if err := s.remove(st.others, s.held, held.GetName()); err != nil {
+		return err
+	}
+	return st.recreate()
+}
+
+// recreate makes the objects that are missing.
+func (st *stage) recreate() error {
+	if named := st.named(); st.subject.indirect() && named != nil {
+		return st.subject.createHeld(st.others, named)
+	}
+	return st.subject.create(st.others)
+}
+
+// theirs adds content that is nobody's business here.
+func theirs(obj *unstructured.Unstructured) error {
+	if err := unstructured.SetNestedField(obj.Object, obj.GetResourceVersion(), "metadata", "annotations", "other.example/seen"); err != nil {
+		return err
+	}
+	return unstructured.SetNestedField(obj.Object, obj.GetResourceVersion(), "spec", "unheardOf", "seen")
+}
+
+// annotated sets an annotation that is there.
+func annotated(key, value string) func(*unstructured.Unstructured) error {
+	return func(obj *unstructured.Unstructured) error {
+		annotations := obj.GetAnnotations()
+		if _, ok := annotations[key]; ok {
+			annotations[key] = value
+			obj.SetAnnotations(annotations)
+		}
+		return nil
+	}
+}

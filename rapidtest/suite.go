@@ -1,0 +1,46 @@
+package rapidtest
+
+import (
+	"testing"
+
+	"github.com/samber/lo"
+	"pgregory.net/rapid"
+)
+
+// resource is the held object as a server knows it that has no schema.
+func (s *subject) resource() Resource {
+	for _, known := range []Resource{TrainJobs(), Workloads(), JobSets(), Jobs()} {
+		if known.GVR == s.held {
+			return known
+		}
+	}
+	return Resource{GVR: s.held, Kind: s.heldKind, Namespaced: !s.clusterScoped, StatusSubresource: true}
+}
+
+// properties are what is checked with scripts.
+func (s *suite) properties() []property {
+	return []property{s.calls()}
+}
+
+// calls: any calls, and others who write whatever they like.
+func (s *suite) calls() property {
+	starts := s.subject.starts()
+	names := lo.Map(starts, func(st start, _ int) string { return st.name })
+	playFrom := func(name string) *play {
+		st, _ := lo.Find(starts, func(st start) bool { return st.name == name })
+		return &play{subject: s.subject, start: st}
+	}
+	return property{
+		name: "calls",
+		draw: func(t *rapid.T) attempt {
+			a := attempt{start: rapid.SampledFrom(names).Draw(t, "start")}
+			p := playFrom(a.start)
+			p.http = rapid.IntRange(0, 9).Draw(t, "http") == 9
+			a.script = p.drawScript().Draw(t, "script")
+			return a
+		},
+		play: func(t *testing.T, a attempt) (*history, error) { return playFrom(a.start).perform(t, a.script) },
+	}
+}
+
+func (s *suite) mistake(*testing.T) error { return s.kind.Check() }
