@@ -282,9 +282,9 @@ func (h *history) page() (string, error) {
 	if !h.unexplained {
 		return "", nil
 	}
-	j, r := h.judged()
+	j := h.judge()
 	model := registerModel(j.initial)
-	_, info := porcupine.CheckOperationsVerbose(model, j.operations(r), 0)
+	_, info := porcupine.CheckOperationsVerbose(model, j.operations(h.record), 0)
 	f, err := os.CreateTemp("", "rapidtest-*.html")
 	if err != nil {
 		return "", err

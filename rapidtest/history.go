@@ -133,7 +133,7 @@ func (h *history) returned(c *call, out outcome) {
 	defer h.mu.Unlock()
 	c.out, c.to = &out, len(h.versions)-1
 	h.note(event{kind: evTold, call: c})
-	h.record.finish(slices.Index(h.calls, c), c.out, c.doubts > 0)
+	h.record.finish(slices.Index(h.calls, c), c.out, min(c.doubts, mostDoubts))
 	if late := time.Since(c.deadline); late > 0 {
 		h.fail("C3", "%s returned %v after its deadline", c.spec, late)
 	}
@@ -364,52 +364,24 @@ func (h *history) end() {
 	if h.broken != nil || h.illegible || len(h.calls) == 0 {
 		return
 	}
-	j, r := h.judged()
-	if err := j.decide(r); err != nil {
+	if err := h.judge().decide(h.record); err != nil {
 		h.unexplained = true
 		h.breaks(err)
 	}
 }
 
-// judged returns the record of the history and a judge of it. A call that had an update in doubt may have written more than once: for each of those
-// updates there is a call more, that may have happened or not.
-func (h *history) judged() (*judge, record) {
-	r := h.record.clone()
+// mostDoubts is how many writes in doubt of one call the hold register is told of: each makes it harder to find an order.
+const mostDoubts = 3
+
+// judge returns a judge of the history's record.
+func (h *history) judge() *judge {
 	var specs []callSpec
 	for _, c := range h.calls {
 		specs = append(specs, c.spec)
 	}
-	for i, c := range h.calls {
-		for range min(c.doubts, 2) {
-			r.repeat(i, &outcome{err: &meta.Error{Kind: meta.ErrInDoubt, Fate: meta.FateSettled}})
-			specs = append(specs, c.spec)
-		}
-	}
 	j := newJudge(specs)
 	j.initial = h.initial
-	return j, r
-}
-
-// repeat adds a call that ran while call i ran, and was told out.
-func (r *record) repeat(i int, out *outcome) {
-	of, bit := r.calls[i], uint(1)<<len(r.calls)
-	with := func(set uint) uint {
-		if set&(1<<i) != 0 && !of.out.mayStillWrite() {
-			return set | bit
-		}
-		return set
-	}
-	for k := range r.calls {
-		r.calls[k].after = with(r.calls[k].after)
-	}
-	for k, x := range r.replaced {
-		r.replaced[k].after = with(x.after)
-		if x.before&(1<<i) != 0 {
-			r.replaced[k].before |= bit
-		}
-	}
-	of.out, of.doubted = out, true
-	r.calls = append(r.calls, of)
+	return j
 }
 
 // A reign is who was in force, as far as the supervisors' protocol cares (rule I4).

@@ -158,7 +158,7 @@ func (b begins) do(st *stage) {
 	if err != nil || len(st.history.calls) == mostCalls {
 		return
 	}
-	ref := st.subject.ref()
+	ref := meta.Ref{Namespace: st.subject.namespace(), Name: worldName}
 	if named := st.named(); b.pinned && named != nil {
 		ref.UID = named.GetUID()
 	}
