@@ -135,9 +135,14 @@ func (r reader) request(ctx context.Context, ev Event, send func(context.Context
 	}
 	if ctx != r.ctx { // of a Read's own making: it ends with the call all the same
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, r.until)
+		end, _ := r.ctx.Deadline()
+		ctx, cancel = context.WithDeadline(ctx, end)
 		defer cancel()
-		defer context.AfterFunc(r.ctx, cancel)()
+		defer context.AfterFunc(r.ctx, func() {
+			if r.ctx.Err() == context.Canceled { // else it is late, and says so itself
+				cancel()
+			}
+		})()
 	}
 	ctx, t := withTransmission(ctx)
 	ev.Sent = time.Now()
