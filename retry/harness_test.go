@@ -90,6 +90,9 @@ type lab struct {
 	stranger dynamic.ResourceInterface
 	touches  atomic.Int64
 
+	// deed is held while a stranger does something, so that none of it happens
+	// between the two steps of another thing.
+	deed   sync.Mutex
 	mu     sync.Mutex
 	hooks  []hook
 	events []retry.Event

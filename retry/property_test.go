@@ -181,6 +181,8 @@ func withMark(obj *unstructured.Unstructured) map[string]any {
 
 // perform does what others do.
 func (l *lab) perform(what string) {
+	l.deed.Lock()
+	defer l.deed.Unlock()
 	switch what {
 	case "touch":
 		l.touch()
