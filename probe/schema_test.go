@@ -55,6 +55,7 @@ func TestP1LostFields(t *testing.T) {
 		{"ATreeInItself", tree, tree, nil},
 		{"LessThanATree", object(`"name": ` + text), tree, []string{"byName", "children"}},
 		{"ALoop", `{"$ref": "#/components/schemas/Loop"}`, tree, nil},
+		{"MergedAndKept", `{"allOf": [` + object(`"a": `+text) + `, {"type": "object", "x-kubernetes-preserve-unknown-fields": true}]}`, object(`"b": ` + text), nil},
 		{"Merged", `{"allOf": [` + object(`"a": `+text) + `, ` + object(`"b": `+text) + `]}`, object(`"a": ` + text + `, "b": ` + text), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

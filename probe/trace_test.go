@@ -302,33 +302,125 @@ func TestP2ProbesSideBySide(t *testing.T) {
 }
 
 // A canary expires by the apiserver's clock, which is the one that probes on
-// different machines share.
+// different machines share: one whose own clock is two hours fast takes nobody's
+// canary too early, and nobody's clock makes its own expire too early.
 func TestP2ExpiryByTheApiserversClock(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		first, second time.Duration // how far the apiserver is ahead of each
+	}{
+		{"TheSecondIsFast", 0, -2 * time.Hour},
+		{"TheFirstIsSlow", 2 * time.Hour, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				kind := kinds.Job()
+				server := newServer(t)
+				before := snapshot(t, server)
+				ctx, kill := context.WithCancel(t.Context())
+				defer kill()
+				// The first probe is killed when its canary is there.
+				created := false
+				cfg := withTransport(server.RESTConfig("first"), func(next http.RoundTripper) http.RoundTripper {
+					return roundTripper(func(req *http.Request) (*http.Response, error) {
+						if created {
+							kill()
+							return nil, errKilled
+						}
+						created = req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/jobs") && !req.URL.Query().Has("dryRun")
+						return next.RoundTrip(req)
+					})
+				})
+				if _, err := probe.Run(ctx, dated(cfg, tt.first), kind, optionsFor(kind)); err != nil {
+					t.Fatal(err)
+				}
+				left := snapshot(t, server)
+				if left == before {
+					t.Fatal("nothing was left to look for")
+				}
+				// The second comes at once, by the apiserver's clock.
+				time.Sleep(2 * time.Hour)
+				mustRun(t, dated(server.RESTConfig("second"), tt.second), kind, optionsFor(kind))
+				if diff := cmp.Diff(left, snapshot(t, server)); diff != "" {
+					t.Errorf("P2: it took another one's canary (-before +after):\n%s", diff)
+				}
+				time.Sleep(long)
+				mustRun(t, dated(server.RESTConfig("third"), tt.second+2*time.Hour), kind, optionsFor(kind))
+				if diff := cmp.Diff(before, snapshot(t, server)); diff != "" {
+					t.Errorf("P2: a trace was left (-before +after):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// What took the place of a canary since it was looked at is not removed.
+func TestP2OnlyTheCanaryItselfIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kind := kinds.Job()
+		kind := kinds.JobSet()
+		server := newServer(t)
+		put := func(labels map[string]string) {
+			obj := object(kind.Resource, kind.Kind, "expired", map[string]any{"spec": map[string]any{"suspend": true}})
+			obj.SetNamespace(namespace)
+			obj.SetLabels(labels)
+			create(t, server, kind.Resource, obj)
+		}
+		put(map[string]string{"kubehold.dev/canary-expires": time.Now().UTC().Add(-time.Minute).Format("20060102T150405Z")})
+		at := server.Dynamic("admin").Resource(kind.Resource).Namespace(namespace)
+		cfg := withTransport(server.RESTConfig("probe"), func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) {
+				if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "/expired") {
+					if err := at.Delete(context.Background(), "expired", metav1.DeleteOptions{}); err != nil {
+						return nil, err
+					}
+					put(nil)
+				}
+				return next.RoundTrip(req)
+			})
+		})
+		mustAllow(t, mustRun(t, cfg, kind, optionsFor(kind)))
+		if _, err := at.Get(t.Context(), "expired", metav1.GetOptions{}); err != nil {
+			t.Errorf("P2: another object of that name is gone: %v", err)
+		}
+	})
+}
+
+// A step that hangs leaves time to remove the canary, however little there is,
+// and an answer that asks to wait is not waited for.
+func TestP2TimeIsLeftToRemoveTheCanary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kind := kinds.JobSet()
 		server := newServer(t)
 		before := snapshot(t, server)
-		ctx, kill := context.WithCancel(t.Context())
-		defer kill()
-		// The first probe is killed when its canary has been held.
-		plan := rapidtest.NewPlan()
-		killer := &line{at: 26, dead: true, what: func(http.RoundTripper, *http.Request) (*http.Response, error) { kill(); return nil, errKilled }}
-		if _, err := probe.Run(ctx, withTransport(server.RESTConfig("first", plan.Middleware), killer.wrap), kind, optionsFor(kind)); err != nil {
-			t.Fatal(err)
+		cfg := withTransport(server.RESTConfig("probe"), func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) {
+				if req.Method == http.MethodPut {
+					<-req.Context().Done()
+					return nil, req.Context().Err()
+				}
+				return next.RoundTrip(req)
+			})
+		})
+		opts := optionsFor(kind)
+		opts.Timeout = 2 * time.Second
+		begin := time.Now()
+		r := mustRun(t, cfg, kind, opts)
+		mustSay(t, r, probe.RoundTrip, "a hold and its release", probe.Unknown, "the hold came to no end")
+		if took := time.Since(begin); took >= opts.Timeout {
+			t.Errorf("the step that hung took all of the time: %v", took)
 		}
-		left := snapshot(t, server)
-		if left == before {
-			t.Fatal("nothing was left to look for")
-		}
-		// The second comes at once, on a machine whose clock is two hours ahead.
-		time.Sleep(2 * time.Hour)
-		mustRun(t, dated(server.RESTConfig("second"), -2*time.Hour), kind, optionsFor(kind))
-		if diff := cmp.Diff(left, snapshot(t, server)); diff != "" {
-			t.Errorf("a probe with a fast clock took another one's canary (-before +after):\n%s", diff)
-		}
-		mustRun(t, dated(server.RESTConfig("third"), 0), kind, optionsFor(kind))
 		if diff := cmp.Diff(before, snapshot(t, server)); diff != "" {
-			t.Errorf("a trace was left (-before +after):\n%s", diff)
+			t.Errorf("P2: a trace was left (-before +after):\n%s", diff)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		kind := kinds.JobSet()
+		plan := rapidtest.NewPlan(rapidtest.Each(rapidtest.OfResource("selfsubjectaccessreviews"), rapidtest.Answer(429).WithRetryAfter(7)))
+		begin := time.Now()
+		r := mustRun(t, newServer(t).RESTConfig("probe", plan.Middleware), kind, optionsFor(kind))
+		mustSay(t, r, probe.Access, "get jobsets", probe.Unknown, "too many requests")
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("it took %v", took)
 		}
 	})
 }
