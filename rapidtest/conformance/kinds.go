@@ -17,6 +17,8 @@ type Kind struct {
 	Running bool
 	// Status returns a valid status, anew each time.
 	Status func() map[string]any
+	// number is where the spec takes a small number that may change at any time.
+	number []string
 }
 
 // Kinds are the kinds for which [Run] plays the sequences: TrainJob, Workload and JobSet.
@@ -24,21 +26,21 @@ func Kinds() []Kind {
 	return []Kind{
 		{
 			GVR:  schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-			Kind: "TrainJob", Field: "suspend", Running: false, Status: status,
+			Kind: "TrainJob", Field: "suspend", Running: false, Status: status, number: []string{"spec", "trainer", "numNodes"},
 			Spec: func() map[string]any {
 				return map[string]any{"runtimeRef": map[string]any{"name": "torch"}, "trainer": map[string]any{"numNodes": int64(1)}}
 			},
 		},
 		{
 			GVR:  schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
-			Kind: "Workload", Field: "active", Running: true, Status: status,
+			Kind: "Workload", Field: "active", Running: true, Status: status, number: []string{"spec", "maximumExecutionTimeSeconds"},
 			Spec: func() map[string]any {
 				return map[string]any{"queueName": "queue", "podSets": []any{map[string]any{"template": podTemplate()}}}
 			},
 		},
 		{
 			GVR:  schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
-			Kind: "JobSet", Field: "suspend", Running: false, Status: status,
+			Kind: "JobSet", Field: "suspend", Running: false, Status: status, number: []string{"spec", "ttlSecondsAfterFinished"},
 			Spec: func() map[string]any {
 				job := map[string]any{"spec": map[string]any{"parallelism": int64(1), "template": podTemplate()}}
 				return map[string]any{"replicatedJobs": []any{map[string]any{"name": "node", "template": job}}}

@@ -56,6 +56,8 @@ type player struct {
 	err   error
 	last  map[string]any    // the object of the latest answer that had one
 	known map[string]string // texts that differ between servers, and what to write instead
+	// numbered are the resourceVersions seen, and what to write instead; nil leaves them out of bodies
+	numbered map[string]string
 }
 
 // call is one request of a sequence.
@@ -209,7 +211,20 @@ const longText = 10_000
 
 // neutralBody drops from a body what differs between any two servers.
 func (p *player) neutralBody(body map[string]any) any {
+	if items, isList := body["items"].([]any); isList && p.numbered != nil {
+		// a list's own resourceVersion is that of the latest write to anything
+		return p.neutralValue(with(body, inMeta("resourceVersion", nil), top("items", items)), "")
+	}
 	return p.neutralValue(body, "")
+}
+
+// number names a resourceVersion by when it was first seen.
+func (p *player) number(rv any) string {
+	text := fmt.Sprint(rv)
+	if p.numbered[text] == "" {
+		p.numbered[text] = fmt.Sprintf("<rv %d>", len(p.numbered)+1)
+	}
+	return p.numbered[text]
 }
 
 func (p *player) neutralValue(v any, key string) any {
@@ -218,7 +233,17 @@ func (p *player) neutralValue(v any, key string) any {
 		out := map[string]any{}
 		for k, e := range v {
 			switch k {
-			case "managedFields", "resourceVersion", "continue":
+			case "resourceVersion":
+				if p.numbered != nil {
+					out[k] = p.number(e)
+				}
+				continue
+			case "continue":
+				if p.numbered != nil {
+					out[k] = "<continue>"
+				}
+				continue
+			case "managedFields":
 				continue
 			case "uid", "creationTimestamp", "deletionTimestamp":
 				out[k] = "<" + k + ">"
