@@ -54,7 +54,7 @@ func withAPIServer(run func() int) int {
 // users are the names of those who have no rights to begin with.
 func users() []string {
 	names := []string{
-		"everything", "no-update", "no-pods", "nothing", "stripped", "refused", "lacking", "versions", "definitions", "dry-run", "no-trace",
+		"everything", "no-update", "no-pods", "nothing", "stripped", "refused", "lacking", "versions", "definitions", "dry-run", "no-trace", "killed",
 	}
 	for _, m := range modes() {
 		names = append(names, m.name)
