@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,7 +16,8 @@ import (
 type Edit struct {
 	// Path leads to the field through nested maps, e.g. spec, suspend, or
 	// metadata, annotations, example.com/key. Maps that are missing on the way
-	// to a value that is set are made.
+	// to a value that is set are made. Through a list leads a step that Item
+	// makes, to an element that has to be there.
 	Path []string
 	// Value is a JSON scalar: string, bool, int64 or float64. Nil removes the
 	// field.
@@ -27,6 +29,12 @@ func Set(value any, path ...string) Edit { return Edit{Path: path, Value: value}
 
 // Remove returns the edit that removes the field at path.
 func Remove(path ...string) Edit { return Edit{Path: path} }
+
+// Item returns the step of a path that leads to an element of a list: the first
+// whose field key reads value, as in
+//
+//	retry.Set("Ready", "status", "admissionChecks", retry.Item("name", "gate"), "state")
+func Item(key, value string) string { return key + "=" + value }
 
 // String returns, for example, "spec.suspend=true" or "spec.suspend removed".
 func (e Edit) String() string {
@@ -42,7 +50,7 @@ func PathString(path []string) string {
 	var b strings.Builder
 	for i, p := range path {
 		switch {
-		case strings.ContainsAny(p, "./"):
+		case strings.ContainsAny(p, "./="):
 			fmt.Fprintf(&b, "[%s]", p)
 		case i > 0:
 			b.WriteString("." + p)
@@ -54,10 +62,10 @@ func PathString(path []string) string {
 }
 
 // A PathError is a field that cannot be reached: something on the way to it is
-// no map, or it has no path.
+// no map and no list that has the element, or it has no path.
 type PathError struct {
 	Path []string
-	// At is the part of Path that holds Value instead of a map.
+	// At is the part of Path that holds Value instead.
 	At    []string
 	Value any
 }
@@ -66,48 +74,74 @@ func (e *PathError) Error() string {
 	if len(e.Path) == 0 {
 		return "an edit without a path"
 	}
+	if _, list := e.Value.([]any); list {
+		return fmt.Sprintf("%s: %s is a list and has no such element", PathString(e.Path), PathString(e.At))
+	}
 	return fmt.Sprintf("%s: %s is a %T, not an object", PathString(e.Path), PathString(e.At), e.Value)
 }
 
 // Apply returns obj with edits made to it, or a *PathError. Neither obj nor
 // anything it holds is changed: what lies beside the edited paths is shared, and
-// only the maps along them are copied, which for a large object is much cheaper
-// than a deep copy.
+// only the maps and lists along them are copied, which for a large object is
+// much cheaper than a deep copy.
 func Apply(obj *unstructured.Unstructured, edits []Edit) (*unstructured.Unstructured, error) {
 	root := copied(obj.Object)
 	for _, e := range edits {
-		if err := apply(root, e); err != nil {
+		if len(e.Path) == 0 {
+			return nil, &PathError{Value: e.Value}
+		}
+		if err := e.in(root, 0); err != nil {
 			return nil, err
 		}
 	}
 	return &unstructured.Unstructured{Object: root}, nil
 }
 
-// apply makes one edit in m, which is a copy already, and in copies of the maps
-// below.
-func apply(m map[string]any, e Edit) error {
-	if len(e.Path) == 0 {
-		return &PathError{Value: e.Value}
-	}
-	parents, field := e.Path[:len(e.Path)-1], e.Path[len(e.Path)-1]
-	for i, step := range parents {
-		next, err := child(m, e.Path, i)
-		if err != nil {
-			return err
+// in makes the edit in m, which is a copy already and lies at Path[:i], and in
+// copies of what lies below.
+func (e Edit) in(m map[string]any, i int) error {
+	step := e.Path[i]
+	if i == len(e.Path)-1 {
+		if e.Value == nil {
+			delete(m, step)
+		} else {
+			m[step] = e.Value
 		}
-		if next == nil && e.Value == nil {
+		return nil
+	}
+	switch below := m[step].(type) {
+	case nil:
+		if e.Value == nil {
 			return nil
 		}
-		next = copied(next)
+		next := map[string]any{}
 		m[step] = next
-		m = next
+		return e.in(next, i+1)
+	case map[string]any:
+		next := copied(below)
+		m[step] = next
+		return e.in(next, i+1)
+	case []any:
+		next := slices.Clone(below)
+		m[step] = next
+		return e.inList(next, i+1)
+	default:
+		return &PathError{Path: e.Path, At: e.Path[:i+1], Value: below}
 	}
-	if e.Value == nil {
-		delete(m, field)
-	} else {
-		m[field] = e.Value
+}
+
+// inList makes the edit in list, which is a copy already and lies at Path[:i].
+func (e Edit) inList(list []any, i int) error {
+	at, element := find(list, e.Path[i])
+	switch {
+	case i == len(e.Path)-1 || element == nil && (e.Value != nil || !selects(e.Path[i])):
+		return &PathError{Path: e.Path, At: e.Path[:i], Value: list}
+	case element == nil:
+		return nil
 	}
-	return nil
+	element = copied(element)
+	list[at] = element
+	return e.in(element, i+1)
 }
 
 // copied returns a copy of m that can be written to.
@@ -118,35 +152,46 @@ func copied(m map[string]any) map[string]any {
 	return maps.Clone(m)
 }
 
-// child returns the map at path[i] in m, nil if there is none.
-func child(m map[string]any, path []string, i int) (map[string]any, error) {
-	v, ok := m[path[i]]
-	if !ok || v == nil {
-		return nil, nil
+// selects reports whether Item may have made the step.
+func selects(step string) bool { return strings.Contains(step, "=") }
+
+// find returns the element of list to which a step of Item leads, and its index,
+// nil if there is none.
+func find(list []any, step string) (int, map[string]any) {
+	key, value, ok := strings.Cut(step, "=")
+	for i, element := range list {
+		if m, is := element.(map[string]any); ok && is && m[key] == any(value) {
+			return i, m
+		}
 	}
-	next, ok := v.(map[string]any)
-	if !ok {
-		return nil, &PathError{Path: path, At: path[:i+1], Value: v}
-	}
-	return next, nil
+	return 0, nil
 }
 
 // Lookup returns the value at path in obj, nil if there is none, or a
 // *PathError. Without a path it is all of obj. The value is obj's own and must
 // not be changed.
 func Lookup(obj *unstructured.Unstructured, path ...string) (any, error) {
-	m := obj.Object
-	if len(path) == 0 {
-		return m, nil
-	}
-	for i := range path[:len(path)-1] {
-		next, err := child(m, path, i)
-		if err != nil || next == nil {
-			return nil, err
+	var value any = obj.Object
+	for i, step := range path {
+		switch v := value.(type) {
+		case nil:
+			return nil, nil
+		case map[string]any:
+			value = v[step]
+		case []any:
+			_, element := find(v, step)
+			if !selects(step) {
+				return nil, &PathError{Path: path, At: path[:i], Value: v}
+			}
+			if element == nil {
+				return nil, nil
+			}
+			value = element
+		default:
+			return nil, &PathError{Path: path, At: path[:i], Value: v}
 		}
-		m = next
 	}
-	return m[path[len(path)-1]], nil
+	return value, nil
 }
 
 // Missing returns the edits that are not there in obj.

@@ -29,17 +29,22 @@ type Reader interface {
 
 // A RequestError is the failure of one request, named.
 type RequestError struct {
-	Verb      string
-	Resource  schema.GroupVersionResource
-	Namespace string
-	Name      string
+	Verb        string
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Namespace   string
+	Name        string
 	// RetryAfter is how long the apiserver asked to wait.
 	RetryAfter time.Duration
 	Err        error
 }
 
 func (e *RequestError) Error() string {
-	return fmt.Sprintf("%s %s: %v", e.Verb, e.Resource.GroupResource(), e.Err)
+	resource := e.Resource.GroupResource()
+	if e.Subresource != "" {
+		resource.Resource += "/" + e.Subresource
+	}
+	return fmt.Sprintf("%s %s: %v", e.Verb, resource, e.Err)
 }
 
 func (e *RequestError) Unwrap() error { return e.Err }
@@ -107,14 +112,19 @@ func (r reader) update(w *write) (answer *unstructured.Unstructured, sent int, e
 	ev := Event{
 		Verb:         "update",
 		Resource:     r.op.Resource,
+		Subresource:  r.op.Subresource,
 		Namespace:    w.want.GetNamespace(),
 		Name:         w.want.GetName(),
 		Precondition: w.want.GetResourceVersion(),
 		Edits:        w.edits,
 	}
 	opts := metav1.UpdateOptions{FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict}
+	var part []string
+	if ev.Subresource != "" {
+		part = []string{ev.Subresource}
+	}
 	sent, err = r.request(r.ctx, ev, func(ctx context.Context) (_ metav1.Common, err error) {
-		answer, err = r.client(r.op.Resource, ev.Namespace).Update(ctx, w.want, opts)
+		answer, err = r.client(r.op.Resource, ev.Namespace).Update(ctx, w.want, opts, part...)
 		return answer, err
 	})
 	return answer, sent, err
@@ -149,7 +159,7 @@ func (r reader) request(ctx context.Context, ev Event, send func(context.Context
 	answer, err := send(ctx)
 	if err != nil {
 		err = &RequestError{
-			Verb: ev.Verb, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name,
+			Verb: ev.Verb, Resource: ev.Resource, Subresource: ev.Subresource, Namespace: ev.Namespace, Name: ev.Name,
 			RetryAfter: time.Duration(t.retryAfter.Load()), Err: err,
 		}
 	}
@@ -181,7 +191,8 @@ func (c *call) denied(err error) bool {
 		"kind":       "SelfSubjectAccessReview",
 		"spec": map[string]any{"resourceAttributes": map[string]any{
 			"verb": re.Verb, "group": re.Resource.Group, "version": re.Resource.Version,
-			"resource": re.Resource.Resource, "namespace": re.Namespace, "name": re.Name,
+			"resource": re.Resource.Resource, "subresource": re.Subresource,
+			"namespace": re.Namespace, "name": re.Name,
 		}},
 	}}
 	var answer *unstructured.Unstructured

@@ -50,10 +50,12 @@ type Event struct {
 	// Try counts from 1.
 	Try int
 	// Verb is get, list, update or create (of an access review).
-	Verb      string
-	Resource  schema.GroupVersionResource
-	Namespace string
-	Name      string
+	Verb     string
+	Resource schema.GroupVersionResource
+	// Subresource is, for example, status; empty for the object itself.
+	Subresource string
+	Namespace   string
+	Name        string
 	// Precondition and Edits are set for an update: the resourceVersion that
 	// it is bound to, and what it changes.
 	Precondition string
@@ -148,6 +150,9 @@ type Op struct {
 	Call meta.Error
 	// Resource is the resource of the object that Read returns.
 	Resource schema.GroupVersionResource
+	// Subresource is the part of the object that the update is sent to, such as
+	// status; empty for the object itself. The edits must lie in that part.
+	Subresource string
 	// Read returns the object that is to be updated, live: what it returns is
 	// the precondition of the update. It may send several requests. The error
 	// of a request is returned as it is, or wrapped.
