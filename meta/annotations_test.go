@@ -63,7 +63,7 @@ func TestKeysAreDistinctAnnotationKeys(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, keys := range []meta.Keys{{}, own} {
-		for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions()) {
+		for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions(), keys.Admission()) {
 			if bad := content.IsLabelKey(key); len(bad) > 0 {
 				t.Errorf("%s: %v", key, bad)
 			}
@@ -74,8 +74,8 @@ func TestKeysAreDistinctAnnotationKeys(t *testing.T) {
 			t.Errorf("a hold is written under other keys than it is removed by: %s", diff)
 		}
 	}
-	if len(seen) != 16 {
-		t.Errorf("got %d keys under two prefixes, want 16: %v", len(seen), seen)
+	if len(seen) != 18 {
+		t.Errorf("got %d keys under two prefixes, want 18: %v", len(seen), seen)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestReadHoldNeverGuesses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := drawKeys(t)
 		annotations := map[string]string{}
-		for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions()) {
+		for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions(), keys.Admission()) {
 			if rapid.Bool().Draw(t, "has "+key) {
 				annotations[key] = rapid.OneOf(digits, rapid.SampledFrom([]string{"7", "u", "v", "running"}), rapid.String()).Draw(t, key)
 			}

@@ -26,6 +26,8 @@ const (
 	OpRelease Op = "Release"
 	OpOpen    Op = "Open"
 	OpInspect Op = "Inspect"
+	// OpAnswer is the readmission gate's, which is no holder.
+	OpAnswer Op = "Answer"
 )
 
 // A Call is what a supervisor says with every Hold, Release and Open.
