@@ -335,6 +335,11 @@ func (s *Stack) RESTConfig() *rest.Config {
 // nothing that all users may not, until a test gives them a role.
 func (s *Stack) RESTConfigFor(user string) (*rest.Config, error) { return s.layout.restConfig(user) }
 
+// EtcdURL is where etcd answers, in the clear and to anybody on this machine:
+// for tests that want every version of an object, also those that were made
+// while kube-apiserver was about to die.
+func (s *Stack) EtcdURL() string { return "http://" + loopback(s.layout.ports.etcd) }
+
 // Components are those that the stack has, in the order in which they started.
 func (s *Stack) Components() []Component {
 	var components []Component

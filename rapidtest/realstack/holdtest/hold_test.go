@@ -1,0 +1,294 @@
+//go:build e2e
+
+package holdtest
+
+import (
+	"context"
+	"maps"
+	"testing"
+
+	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/rapidtest/realstack/cluster"
+	"github.com/kubehold/kubehold/rapidtest/realstack/stack"
+)
+
+// A running job is held, drains, is released, and runs again as the next execution.
+func TestHoldDrainRelease(t *testing.T) {
+	inBothModes(t, func(m mode) {
+		job := m.start("job")
+		m.wantState(job, holdable.Running)
+		m.hold(job, 1)
+		in := m.wantState(job, holdable.Held)
+		if in.Hold.Instance != 1 || in.Hold.Holder != "holdtest" || in.Hold.Found != meta.FoundRunning {
+			t.Errorf("the hold is %+v", in.Hold)
+		}
+		// Rule H12: that it is held does not say that it has stopped.
+		if in.Drained != holdable.NotDrained || in.Pod == "" {
+			t.Errorf("drained is %q with pods that take %v to end", in.Drained, slowPods)
+		}
+		m.drained(job)
+		m.trainJobSays(job, "Suspended")
+		m.release(job, 1)
+		m.runs(job)
+		if held := m.heldObject(job); m.wantState(job, holdable.Running).Hold != nil || hasHold(held) {
+			t.Errorf("annotations were left: %v", held.GetAnnotations())
+		}
+		m.neverTwice(job)
+	})
+}
+
+// hasHold reports whether any annotation of a hold lies on an object.
+func hasHold(o *cluster.Object) bool {
+	for _, key := range (meta.Keys{}).OfHold() {
+		if _, there := o.GetAnnotations()[key]; there {
+			return true
+		}
+	}
+	return false
+}
+
+// In plain mode A counts the executions: Open begins the first, and each Release
+// that resumes begins another.
+func TestExecutionsAreCounted(t *testing.T) {
+	m := newScene(t).plain()
+	job := m.start("job")
+	want := int64(1)
+	for n := int64(1); n <= 2; n++ {
+		m.executionsAre(job, want)
+		m.hold(job, n)
+		m.executionsAre(job, want)
+		m.refused(m.holder.Release, job, n, meta.ErrPodsRemain)
+		m.drained(job)
+		want++
+		if got := m.release(job, n); got.Executions != want {
+			t.Errorf("the receipt says that A is %d, want %d", got.Executions, want)
+		}
+		m.runs(job)
+	}
+	m.executionsAre(job, want)
+	m.neverTwice(job)
+}
+
+func (m mode) executionsAre(job *cluster.Object, want int64) {
+	m.Helper()
+	if got := m.inspect(job).Executions; got != want {
+		m.Errorf("A is %d, want %d", got, want)
+	}
+}
+
+// A job that is held before it was opened waits at its start gate afterwards.
+func TestHoldBeforeOpen(t *testing.T) {
+	m := newScene(t).plain()
+	job := m.makeJob("job", true, nil)
+	m.wantState(job, holdable.Waiting)
+	m.hold(job, 1)
+	if in := m.wantState(job, holdable.Held); in.Hold.Found != meta.FoundGate {
+		t.Errorf("the hold found it %q", in.Hold.Found)
+	}
+	m.did(holdable.KeptPaused)(m.holder.Release(t.Context(), ref(job), call(1)))
+	m.wantState(job, holdable.Waiting)
+	m.trainJobSays(job, "Suspended")
+	m.hasNeverRun(job)
+	m.did(holdable.Opened)(m.holder.Open(t.Context(), ref(job), call(0)))
+	m.runs(job)
+	m.executionsAre(job, 1)
+}
+
+// hasNeverRun fails if a job ever had a pod.
+func (s *scene) hasNeverRun(job *cluster.Object) {
+	s.Helper()
+	s.must(s.recorder.catchUp(s.soon(), s.cluster))
+	for _, v := range s.recorder.under(podKeys + s.namespace + "/") {
+		if v.object != nil && v.object.GetLabels()[cluster.JobSetLabel] == job.GetName() {
+			s.Fatalf("pod %s came before its time", v.object.GetName())
+		}
+	}
+}
+
+// Open under a hold makes its mark and lets nothing run; Release then does.
+func TestOpenUnderAHold(t *testing.T) {
+	m := newScene(t).plain()
+	job := m.makeJob("job", true, nil)
+	m.hold(job, 1)
+	m.did(holdable.MarkedOpen)(m.holder.Open(t.Context(), ref(job), call(0)))
+	if in := m.wantState(job, holdable.Held); !in.Opened || in.Executions != 0 {
+		t.Errorf("opened is %t, A is %d", in.Opened, in.Executions)
+	}
+	m.trainJobSays(job, "Suspended")
+	m.hasNeverRun(job)
+	m.did(holdable.AlreadyOpen)(m.holder.Open(t.Context(), ref(job), call(0)))
+	m.release(job, 1)
+	m.runs(job)
+	m.executionsAre(job, 1)
+}
+
+// There is no start gate in Kueue mode, where Kueue says when a job runs.
+func TestOpenInKueueMode(t *testing.T) {
+	s := newScene(t)
+	s.makeQueue("1")
+	m := s.kueue()
+	m.refused(m.holder.Open, m.start("job"), 0, meta.ErrUnsupported)
+}
+
+// A newer hold takes over, and whatever comes late for the older one is refused.
+func TestSupersededHold(t *testing.T) {
+	inBothModes(t, func(m mode) {
+		job := m.start("job")
+		m.hold(job, 1)
+		m.hold(job, 2)
+		before := holdAnnotations(m.heldObject(job))
+		for name, late := range map[string]method{"Hold": m.holder.Hold, "Release": m.holder.Release} {
+			if e := m.refused(late, job, 1, meta.ErrStaleHold); e.Seen != 2 {
+				t.Errorf("late %s(1) saw instance %d, want 2", name, e.Seen)
+			}
+		}
+		if after := holdAnnotations(m.heldObject(job)); !maps.Equal(before, after) {
+			t.Errorf("late calls have made %v of %v", after, before)
+		}
+		m.drained(job)
+		m.refused(m.holder.Release, job, 1, meta.ErrStaleHold)
+		m.release(job, 2)
+		m.refused(m.holder.Release, job, 2, meta.ErrStaleHold)
+		m.runs(job)
+		m.neverTwice(job)
+	})
+}
+
+// Plain mode keeps off what Kueue manages.
+func TestPlainModeKeepsOffKueue(t *testing.T) {
+	s := newScene(t)
+	s.makeQueue("1")
+	job := s.kueue().start("job")
+	m := s.plain()
+	m.refused(m.holder.Hold, job, 1, meta.ErrRejected)
+	m.refused(m.holder.Open, job, 0, meta.ErrRejected)
+}
+
+// What a person resumes beside a hold is seen, and put right by the same hold.
+func TestAHumanResumesAHeldJob(t *testing.T) {
+	inBothModes(t, func(m mode) {
+		job := m.start("job")
+		m.hold(job, 1)
+		m.drained(job)
+		m.humanResumes(job)
+		in := m.wantState(job, holdable.Undone)
+		if in.Hold == nil || in.Hold.Instance != 1 {
+			t.Errorf("the hold is %+v", in.Hold)
+		}
+		m.runs(job) // it does run, against the hold
+		m.hold(job, 1)
+		m.wantState(job, holdable.Held)
+		m.drained(job)
+		m.release(job, 1)
+		m.runs(job)
+		m.neverTwice(job)
+	})
+}
+
+// A template that is edited under a job keeps the job's suspension from its
+// pods, while the TrainJob says Suspended: they run on, and nothing resumes it.
+func TestASuspensionThatNeverArrives(t *testing.T) {
+	inBothModes(t, func(m mode) {
+		runtime := cluster.Runtime{Name: "edited", Namespace: m.namespace}
+		m.must(m.cluster.CreateRuntime(m.soon(), runtime))
+		labels := m.queued()
+		if m.name == "Plain" {
+			labels = nil
+		}
+		job, err := m.tryJob(m.soon(), "job", "TrainingRuntime/"+runtime.Name, labels == nil, labels)
+		m.must(err)
+		if labels == nil {
+			m.did(holdable.Opened)(m.holder.Open(t.Context(), ref(job), call(0)))
+		}
+		m.runs(job)
+		m.must(m.cluster.SetRuntimeImage(m.soon(), runtime, "example.invalid/sleep:2"))
+		first := m.hold(job, 1).Held.UID
+		in := m.waitState(job, "it is held, and the TrainJob says Suspended", func(in holdable.Inspection) bool {
+			if in.Hold == nil && in.Held.UID != first {
+				m.holdsAgain(job)
+			}
+			// Kueue makes the Workload anew, because it is no longer that of the
+			// template, and with it goes the hold.
+			anew := m.name == "Plain" || in.Held.UID != first
+			now, err := m.cluster.Get(m.Context(), cluster.TrainJobs(), job)
+			return err == nil && in.State == holdable.Held && anew && says("Suspended", "")(now)
+		})
+		if in.Drained != holdable.NotDrained || in.Pod == "" {
+			t.Errorf("drained is %q, pod %q", in.Drained, in.Pod)
+		}
+		e := m.refused(m.holder.Release, job, 1, meta.ErrPodsRemain)
+		if len(e.Pods) != 1 || e.Pods[0] != in.Pod {
+			t.Errorf("the pods that remain are %v, want %s", e.Pods, in.Pod)
+		}
+		m.runs(job) // the first execution still
+		m.neverTwice(job)
+	})
+}
+
+// holdsAgain places hold 1 again, as a supervisor does when Inspect shows that it
+// is gone.
+func (m mode) holdsAgain(job *cluster.Object) {
+	if _, err := m.holder.Hold(m.Context(), ref(job), call(1)); err != nil {
+		m.Logf("the Workload is being made anew: %v", err)
+	}
+}
+
+// A job that ends while it is held has ended; its hold can be lifted, and
+// nothing runs.
+func TestAJobCompletesWhileHeld(t *testing.T) {
+	inBothModes(t, func(m mode) {
+		job := m.start("job")
+		// The suspension is on its way when the job's pod ends by itself.
+		m.pause(stack.JobSet)
+		m.hold(job, 1)
+		m.complete(job)
+		m.resume(stack.JobSet)
+		m.trainJobSays(job, "Complete")
+		in := m.waitState(job, "the job has ended", func(in holdable.Inspection) bool { return in.State == holdable.Ended })
+		if in.Hold == nil || in.Hold.Instance != 1 || in.Drained != holdable.IsDrained {
+			t.Errorf("hold %+v, drained %q", in.Hold, in.Drained)
+		}
+		m.did(holdable.KeptPaused)(m.holder.Release(t.Context(), ref(job), call(1)))
+		if in := m.wantState(job, holdable.Ended); in.Hold != nil {
+			t.Errorf("the hold is still %+v", in.Hold)
+		}
+		if n := m.executionsEver(job); n != 1 {
+			t.Errorf("the job had %d pods, want 1", n)
+		}
+	})
+}
+
+// complete has the pod of a job end well, as its kubelet would say it.
+func (s *scene) complete(job *cluster.Object) {
+	s.Helper()
+	pods, err := s.cluster.Pods(s.soon(), job)
+	s.must(err)
+	for _, pod := range pods {
+		_, err := s.cluster.Patch(s.soon(), gvr("", "v1", "pods"), &pod, map[string]any{"status": map[string]any{
+			"phase": "Succeeded",
+			"containerStatuses": []any{map[string]any{
+				"name": "node", "image": "example.invalid/sleep:1", "imageID": "", "ready": false, "restartCount": 0,
+				"state": map[string]any{"terminated": map[string]any{"exitCode": 0, "reason": "Completed"}},
+			}},
+		}}, "status")
+		s.must(err)
+	}
+	s.must(cluster.Wait(s.soon(), "the Job of "+job.GetName()+" is complete", func(ctx context.Context) (bool, any, error) {
+		jobs, err := s.batchJobs(ctx, job)
+		return err == nil && len(jobs) == 1 && says("Complete", "")(&jobs[0]), jobs, err
+	}))
+}
+
+// executionsEver is how many pods a job has had.
+func (s *scene) executionsEver(job *cluster.Object) int {
+	s.Helper()
+	s.must(s.recorder.catchUp(s.soon(), s.cluster))
+	pods := map[string]bool{}
+	for _, v := range s.recorder.under(podKeys + s.namespace + "/") {
+		if v.object != nil && v.object.GetLabels()[cluster.JobSetLabel] == job.GetName() {
+			pods[v.object.GetName()] = true
+		}
+	}
+	return len(pods)
+}

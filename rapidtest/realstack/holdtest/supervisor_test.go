@@ -1,0 +1,217 @@
+//go:build e2e
+
+package holdtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/rapidtest/realstack/cluster"
+)
+
+// A report is a call and what its caller was told.
+type report struct {
+	op meta.Op
+	// id is the Holder of the call, which no other call has.
+	id           string
+	instance     int64
+	began, ended time.Time
+	receipt      holdable.Receipt
+	err          *meta.Error
+}
+
+// mayHaveWritten reports whether the caller has to reckon with a write.
+func (r *report) mayHaveWritten() bool {
+	if r.err != nil {
+		return r.err.Fate != meta.FateNone
+	}
+	return r.receipt.Did != holdable.InForce && r.receipt.Did != holdable.AlreadyOpen
+}
+
+// lastEffect is the latest time at which a write of the call may have landed.
+func (r *report) lastEffect() time.Time {
+	if r.err != nil && r.err.Fate == meta.FatePending {
+		return r.err.PendingUntil
+	}
+	return r.ended
+}
+
+// A ledger is what the supervisors of one job share, and what is durable in a
+// real installation: the instances, and the calls that may have an effect yet.
+type ledger struct {
+	mu      sync.Mutex
+	last    int64
+	pending map[string]pendingHold // by the call's id
+	reports []report
+}
+
+type pendingHold struct {
+	instance int64
+	until    time.Time
+}
+
+// next is an instance that nobody has used.
+func (l *ledger) next() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	return l.last
+}
+
+func (l *ledger) expect(id string, p pendingHold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending == nil {
+		l.pending = map[string]pendingHold{}
+	}
+	l.pending[id] = p
+}
+
+func (l *ledger) returned(r report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reports = append(l.reports, r)
+	delete(l.pending, r.id)
+	if r.op == meta.OpHold && r.err != nil && r.err.Fate == meta.FatePending {
+		l.pending[r.id] = pendingHold{instance: r.instance, until: r.err.PendingUntil}
+	}
+}
+
+// settled reports whether no Hold up to that instance can have an effect any more
+// (rule I4).
+func (l *ledger) settled(instance int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(l.pending, func(_ string, p pendingHold) bool { return now.After(p.until) })
+	for _, p := range l.pending {
+		if p.instance <= instance {
+			return false
+		}
+	}
+	return true
+}
+
+// A charge is a job in the care of supervisors.
+type charge struct {
+	*cluster.Object
+	holder holdable.Holder
+	ledger ledger
+	// stopped reports whether the controllers between the job and its pods have
+	// followed a hold, so that none of them makes a pod from what was before it
+	// (rule I5).
+	stopped func(context.Context) (bool, error)
+}
+
+// A supervisor recovers charges, as examples/dispatch does, one at a time.
+type supervisor struct {
+	name string
+	// patience is the time that each call has, pause the time between two.
+	patience, pause time.Duration
+	calls           *atomic.Int64 // numbers the calls of all supervisors
+}
+
+// errOvertaken says that somebody with a newer hold sees to the job now.
+var errOvertaken = errors.New("overtaken by a newer hold")
+
+// recover holds a charge, waits until nothing of it runs, and releases it.
+func (s *supervisor) recover(ctx context.Context, c *charge) error {
+	n := c.ledger.next()
+	if err := s.hold(ctx, c, n); err != nil {
+		return err
+	}
+	if err := s.drain(ctx, c, n); err != nil {
+		return err
+	}
+	err := cluster.Wait(ctx, "every earlier hold has settled", func(context.Context) (bool, any, error) {
+		return c.ledger.settled(n), nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.release(ctx, c, n)
+}
+
+func (s *supervisor) hold(ctx context.Context, c *charge, n int64) error {
+	return s.insist(ctx, func() (bool, error) {
+		err := s.call(ctx, c, meta.OpHold, n)
+		if errors.Is(err, meta.ErrStaleHold) && err.Seen > n {
+			return true, errOvertaken
+		}
+		return err == nil, nil
+	})
+}
+
+func (s *supervisor) drain(ctx context.Context, c *charge, n int64) error {
+	return s.insist(ctx, func() (bool, error) {
+		look, cancel := context.WithTimeout(ctx, s.patience)
+		defer cancel()
+		in, err := c.holder.Inspect(look, ref(c.Object))
+		switch {
+		case err != nil:
+			return false, nil
+		case in.Hold != nil && in.Hold.Instance > n:
+			return true, errOvertaken
+		case in.Hold == nil || in.Hold.Instance != n || in.State == holdable.Undone:
+			return false, s.hold(ctx, c, n)
+		}
+		stopped, err := c.stopped(ctx)
+		return err == nil && stopped && in.Drained == holdable.IsDrained, nil
+	})
+}
+
+func (s *supervisor) release(ctx context.Context, c *charge, n int64) error {
+	doubted := false // so that an earlier try may have lifted it
+	return s.insist(ctx, func() (bool, error) {
+		err := s.call(ctx, c, meta.OpRelease, n)
+		if errors.Is(err, meta.ErrStaleHold) {
+			if !doubted && err.Seen < n {
+				return true, fmt.Errorf("the hold is gone, and nobody else may lift it: %w", err)
+			}
+			return true, nil
+		}
+		doubted = doubted || err != nil && err.Fate != meta.FateNone
+		return err == nil, nil
+	})
+}
+
+// insist repeats a call until it is done.
+func (s *supervisor) insist(ctx context.Context, try func() (done bool, err error)) error {
+	for {
+		done, err := try()
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(s.pause):
+		}
+	}
+}
+
+// call makes a Hold or a Release and takes down what came of it.
+func (s *supervisor) call(ctx context.Context, c *charge, op meta.Op, n int64) *meta.Error {
+	r := report{op: op, id: fmt.Sprintf("%s-%d", s.name, s.calls.Add(1)), instance: n, began: time.Now()}
+	call := meta.Call{Instance: n, Holder: r.id, Reason: "a fault", Deadline: r.began.Add(s.patience)}
+	try := c.holder.Release
+	if op == meta.OpHold {
+		try = c.holder.Hold
+		c.ledger.expect(r.id, pendingHold{instance: n, until: call.Deadline.Add(c.holder.CallBound())})
+	}
+	var err error
+	r.receipt, err = try(ctx, ref(c.Object), call)
+	r.ended = time.Now()
+	if err != nil && !errors.As(err, &r.err) {
+		r.err = meta.Errorf("", "an error of another type").Because(err)
+	}
+	c.ledger.returned(r)
+	return r.err
+}
