@@ -107,6 +107,8 @@ func (s *suite) run(t *testing.T) error {
 // A property is what has to hold of every history that some scripts make.
 type property struct {
 	name string
+	// starts are the states of the world in which a script may begin, the simplest first.
+	starts []string
 	// draw draws a script, and the state of the world in which it begins.
 	draw func(*rapid.T) attempt
 	// play plays it. An error is a world that cannot be made.
@@ -124,6 +126,17 @@ func (p property) check(t *testing.T) error {
 	t.Helper()
 	checks, seed := numberOfChecks(), firstSeed()
 	began := time.Now()
+	err := p.search(t, checks, seed)
+	if err == nil && testing.Verbose() {
+		t.Logf("%s: %d scripts from -rapid.seed=%d on, in %v", p.name, checks, seed, time.Since(began).Round(time.Millisecond))
+	}
+	return err
+}
+
+// search plays a number of attempts, each from a seed of its own. The seed is all that is needed to draw the script again, which is why scripts
+// are drawn one by one and not by rapid.Check; and so that one which fails can be made shorter deed by deed.
+func (p property) search(t *testing.T, checks int, seed uint64) error {
+	t.Helper()
 	gen := rapid.Custom(p.draw)
 	for i := range checks {
 		a := gen.Example(int(seed) + i)
@@ -136,9 +149,6 @@ func (p property) check(t *testing.T) error {
 			f.shrink(t)
 			return f
 		}
-	}
-	if testing.Verbose() {
-		t.Logf("%s: %d scripts from -rapid.seed=%d on, in %v", p.name, checks, seed, time.Since(began).Round(time.Millisecond))
 	}
 	return nil
 }
@@ -236,8 +246,17 @@ func (f *falsified) cut(better func(attempt) bool) (did bool) {
 	return did
 }
 
-// simplify tries to do with simpler deeds.
+// simplify tries to do with a simpler start and with simpler deeds.
 func (f *falsified) simplify(better func(attempt) bool) (did bool) {
+	for _, start := range f.starts {
+		if start == f.start {
+			break
+		}
+		if better(attempt{start, f.script}) {
+			did = true
+			break
+		}
+	}
 	for i := 0; i < len(f.script); i++ {
 		for _, simpler := range simplerThan(f.script[i]) {
 			changed := append(script{}, f.script...)
@@ -267,6 +286,20 @@ func simplerThan(d deed) []deed {
 		all[2].pinned = false
 		all[3].within = time.Minute
 		return lo.FilterMap(all, func(b begins, _ int) (deed, bool) { return b, b != d })
+	case recovers:
+		all := []recovers{d, d, d, d, d}
+		all[0].http = false
+		all[1].lag = 0
+		all[2].within = time.Minute
+		all[3].asserts = max(d.asserts-1, 0)
+		all[4].release = false
+		return lo.FilterMap(all, func(r recovers, _ int) (deed, bool) { return r, r != d })
+	case opens:
+		return lo.Filter([]deed{opens{time.Minute, 0}}, func(o deed, _ int) bool { return o != d })
+	case dies:
+		if d.which > 0 {
+			return []deed{dies{d.which - 1}}
+		}
 	case acts:
 		if d.which > 0 {
 			return []deed{acts{d.which - 1}}

@@ -23,6 +23,8 @@ type history struct {
 	bound   time.Duration // CallBound
 	// counts says who counts the executions of the named object: nobody, the calls themselves, or a gate.
 	counted bool
+	// protocol says that the calls are those of supervisors that follow the protocol.
+	protocol bool
 
 	mu       sync.Mutex
 	start    time.Time
@@ -56,6 +58,7 @@ type revision struct {
 type call struct {
 	spec     callSpec
 	name     string
+	began    time.Time
 	deadline time.Time
 	// from and to are the first and the last version that were there while it ran.
 	from, to int
@@ -114,17 +117,21 @@ func (h *history) violated() error {
 	return h.broken
 }
 
+// wordSize is how many calls the record of a history can tell apart.
+const wordSize = 64
+
 // begin notes that a call begins, and returns a context for it.
-func (h *history) begin(spec callSpec, deadline time.Time) (context.Context, *call) {
+func (h *history) begin(ctx context.Context, spec callSpec, deadline time.Time) (context.Context, *call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &call{spec: spec, deadline: deadline, from: len(h.versions) - 1}
+	c := &call{spec: spec, began: time.Now(), deadline: deadline, from: len(h.versions) - 1}
 	c.name = fmt.Sprintf("%02d %s", len(h.calls)+1, spec)
 	h.calls = append(h.calls, c)
+	h.illegible = h.illegible || len(h.calls) > wordSize
 	h.record.calls = append(h.record.calls, called{})
 	h.record.invoke(len(h.calls) - 1)
 	h.note(event{kind: evBegins, call: c})
-	return context.WithValue(context.Background(), callKey{}, c), c
+	return context.WithValue(ctx, callKey{}, c), c
 }
 
 // returned notes what the caller of a call was told, and holds it against what was there.
@@ -134,8 +141,11 @@ func (h *history) returned(c *call, out outcome) {
 	c.out, c.to = &out, len(h.versions)-1
 	h.note(event{kind: evTold, call: c})
 	h.record.finish(slices.Index(h.calls, c), c.out, min(c.doubts, mostDoubts))
-	if late := time.Since(c.deadline); late > 0 {
+	if late := time.Since(c.deadline); late > 0 && time.Since(c.began) > 0 {
 		h.fail("C3", "%s returned %v after its deadline", c.spec, late)
+	}
+	if c.spec.op == meta.OpRelease && (out.ok() || out.failure().Kind == meta.ErrStaleHold) {
+		h.reign.end(c.spec.instance)
 	}
 	if out.ok() {
 		h.breaks(h.kept(c, out.receipt))
@@ -312,15 +322,18 @@ func (h *history) follow(by *call, c Commit) {
 	}
 	before, after := last.reading.instance, next.reading.instance
 	switch {
-	case next.obj == nil || by == nil && before != after && after == 0:
-		h.record.replace()
-		h.reign.end(before)
 	case before == after:
+	case next.obj == nil || by == nil && after == 0:
+		h.record.replace()
+		h.reign.erase()
 	case by == nil:
 		h.illegible = true
 	default:
 		h.record.change()
 		h.reign.change(before, after, by)
+	}
+	if h.protocol && h.reign.returned != "" {
+		h.fail("I4", "%s", h.reign.returned)
 	}
 }
 
@@ -390,14 +403,20 @@ type reign struct {
 	// over are the holds that were released, and returned says which hold came back, "" if none did.
 	over     map[int64]bool
 	returned string
+	// erased: somebody else has taken a hold off, or replaced the object.
+	erased bool
 }
 
+// end notes that a hold was released, or that its supervisor was told that it is not there.
 func (r *reign) end(instance int64) {
 	if r.over == nil {
 		r.over = map[int64]bool{}
 	}
 	r.over[instance] = true
 }
+
+// erase forgets the holds that others have taken off.
+func (r *reign) erase() { r.highest, r.erased = 0, true }
 
 func (r *reign) change(before, after int64, by *call) {
 	switch {
@@ -406,7 +425,7 @@ func (r *reign) change(before, after int64, by *call) {
 	case after < r.highest:
 		r.returned = fmt.Sprintf("%s is in force again, after hold %d was", by.spec, r.highest)
 	case r.over[after]:
-		r.returned = fmt.Sprintf("%s is in force again, after it was released", by.spec)
+		r.returned = fmt.Sprintf("%s is in force again, after its supervisor was done with it", by.spec)
 	}
 	r.highest = max(r.highest, after)
 }
@@ -436,10 +455,12 @@ const (
 	evBroken
 )
 
-// note adds an event. The caller has the mutex.
+// note adds an event, unless a rule is broken already. The caller has the mutex.
 func (h *history) note(e event) *event {
 	e.at = time.Since(h.start)
-	h.events = append(h.events, &e)
+	if h.broken == nil || e.kind == evBroken {
+		h.events = append(h.events, &e)
+	}
 	return &e
 }
 
@@ -499,12 +520,11 @@ func inBrackets(s string) string {
 }
 
 func (h *history) describeCommit(c *Commit) string {
-	at := fmt.Sprintf("%s %s at rv=%d: ", c.GVR.Resource, c.Name, c.ResourceVersion)
-	switch {
-	case c.Type == "DELETED":
-		return at + "deleted"
-	case c.GVR == h.subject.held || c.GVR == h.subject.named:
-		return at + h.subject.describeState(c.Object)
+	what := strings.ToLower(string(c.Type))
+	if c.Type != "DELETED" && (c.GVR == h.subject.held || c.GVR == h.subject.named) {
+		if state := h.subject.describeState(c.Object); state != "" {
+			what = state
+		}
 	}
-	return at + strings.ToLower(string(c.Type))
+	return fmt.Sprintf("%s %s at rv=%d: %s", c.GVR.Resource, c.Name, c.ResourceVersion, what)
 }

@@ -43,7 +43,7 @@ type (
 		which int
 		fault trouble
 	}
-	// passes: time passes.
+	// passes: time passes, but no longer than until one more request is under way.
 	passes struct{ time time.Duration }
 	// meddles: somebody else writes; see meddlings.
 	meddles struct{ how string }
@@ -104,12 +104,12 @@ func (t trouble) fault() Fault {
 func drawTrouble(t *rapid.T) trouble {
 	kinds := []string{
 		"", "", "", "", "", "", "", "", "", "", "", "",
-		lost, unheard, late, lateAndMute, slow, slowInside, twice, mute, answered, answered, answeredLate,
+		lost, unheard, late, lateAndMute, lateAndMute, lateAndMute, slow, slowInside, twice, mute, answered, answered, answeredLate,
 	}
 	out := trouble{kind: rapid.SampledFrom(kinds).Draw(t, "trouble")}
 	switch out.kind {
 	case late, lateAndMute, slow, slowInside, twice:
-		out.after = rapid.SampledFrom([]time.Duration{7 * time.Millisecond, 90 * time.Millisecond, 3 * time.Second, 40 * time.Second}).Draw(t, "after")
+		out.after = rapid.SampledFrom([]time.Duration{7 * time.Millisecond, 90 * time.Millisecond, 3 * time.Second, 40 * time.Second, 64 * time.Second}).Draw(t, "after")
 	case answered:
 		out.code = rapid.SampledFrom([]int{
 			http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
@@ -141,7 +141,7 @@ func (p *play) drawDeed(t *rapid.T) deed {
 	case "begins":
 		return p.drawCall(t)
 	case "passes":
-		return passes{rapid.SampledFrom([]time.Duration{time.Millisecond, 30 * time.Millisecond, time.Second, 20 * time.Second, 100 * time.Second}).Draw(t, "time")}
+		return drawTime(t)
 	case "meddles":
 		return meddles{rapid.SampledFrom(p.meddlings()).Draw(t, "how")}
 	case "acts":
@@ -150,6 +150,11 @@ func (p *play) drawDeed(t *rapid.T) deed {
 		return settles{}
 	}
 	return proceeds{rapid.IntRange(0, 3).Draw(t, "which"), drawTrouble(t)}
+}
+
+func drawTime(t *rapid.T) passes {
+	times := []time.Duration{time.Millisecond, 30 * time.Millisecond, time.Second, 20 * time.Second, 100 * time.Second}
+	return passes{rapid.SampledFrom(times).Draw(t, "time")}
 }
 
 func (p *play) drawCall(t *rapid.T) begins {

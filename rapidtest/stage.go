@@ -28,6 +28,8 @@ type play struct {
 	http bool
 	// counted: A is counted, by the calls or by the cast.
 	counted bool
+	// manners are those of the supervisors that share a ledger; nil where calls are made as they come.
+	manners *manners
 }
 
 // perform plays a script to its end, in virtual time, and returns its history. Whether a rule was broken is for the caller to ask.
@@ -62,6 +64,9 @@ type stage struct {
 	holders map[bool]holdable.Holder // by whether they speak HTTP
 	running int
 	ended   chan struct{}
+	// ledger is what supervisors share, and alive ends each of them.
+	ledger *ledger
+	alive  []context.CancelFunc
 }
 
 // mostCalls is how many calls a script can make: a history keeps sets of them in the bits of a word.
@@ -90,7 +95,8 @@ func (p *play) newStage() (*stage, error) {
 		st.actors = p.cast(st)
 	}
 	st.history = newHistory(p.subject, st.server, holder.CallBound())
-	st.history.counted = p.counted
+	st.history.counted, st.history.protocol = p.counted, p.manners != nil
+	st.ledger = &ledger{bound: holder.CallBound(), last: max(st.history.initial, 0)}
 	return st, nil
 }
 
@@ -132,14 +138,24 @@ func (st *stage) finish() {
 		switch {
 		case st.running == 0:
 			time.Sleep(time.Hour)
+			if st.manners != nil {
+				st.newestWins()
+			}
 			st.history.end()
 			return
 		case len(steps) > 0:
 			steps[0].Proceed()
 		default:
-			time.Sleep(time.Second)
+			st.await(time.Second)
 		}
 	}
+}
+
+// await lets time pass until one more request is under way, or d is over.
+func (st *stage) await(d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	_ = st.network.Wait(ctx, len(st.network.Parked())+1) // that none came is no error
 }
 
 func (st *stage) reap() {
@@ -158,18 +174,21 @@ func (b begins) do(st *stage) {
 	if err != nil || len(st.history.calls) == mostCalls {
 		return
 	}
-	ref := meta.Ref{Namespace: st.subject.namespace(), Name: worldName}
+	ref := st.ref()
 	if named := st.named(); b.pinned && named != nil {
 		ref.UID = named.GetUID()
 	}
-	deadline := time.Now().Add(b.within)
-	ctx, c := st.history.begin(callSpec{b.op, b.instance}, deadline)
+	asked := meta.Call{Instance: b.instance, Deadline: time.Now().Add(b.within), Holder: "a supervisor", Reason: "rapidtest"}
+	make := map[meta.Op]method{meta.OpHold: holder.Hold, meta.OpRelease: holder.Release, meta.OpOpen: holder.Open}[b.op]
 	st.running++
 	go func() {
-		st.history.returned(c, c.spec.run(ctx, holder, ref, deadline))
+		_, _ = witnessed{holder, st}.do(context.Background(), b.op, ref, asked, make)
 		st.ended <- struct{}{}
 	}()
 }
+
+// ref names the object.
+func (st *stage) ref() meta.Ref { return meta.Ref{Namespace: st.subject.namespace(), Name: worldName} }
 
 func (st *stage) named() *unstructured.Unstructured {
 	return st.server.Stored(st.subject.named, st.subject.namespace(), worldName)
@@ -199,7 +218,7 @@ func (st *stage) again(req *Request, after time.Duration) {
 	}
 }
 
-func (p passes) do(*stage) { time.Sleep(p.time) }
+func (p passes) do(st *stage) { st.await(p.time) }
 
 func (a acts) do(st *stage) {
 	if len(st.actors) > 0 {

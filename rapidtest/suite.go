@@ -19,7 +19,7 @@ func (s *subject) resource() Resource {
 
 // properties are what is checked with scripts.
 func (s *suite) properties() []property {
-	return []property{s.calls()}
+	return []property{s.calls(), s.protocol(manners{})}
 }
 
 // calls: any calls, and others who write whatever they like.
@@ -31,7 +31,7 @@ func (s *suite) calls() property {
 		return &play{subject: s.subject, start: st}
 	}
 	return property{
-		name: "calls",
+		name: "calls", starts: names,
 		draw: func(t *rapid.T) attempt {
 			a := attempt{start: rapid.SampledFrom(names).Draw(t, "start")}
 			p := playFrom(a.start)

@@ -13,15 +13,21 @@ import (
 
 // describeVersion tells which version of an object it is, and how that stands.
 func (s *subject) describeVersion(obj *unstructured.Unstructured) string {
-	return fmt.Sprintf("rv=%s: %s", obj.GetResourceVersion(), s.describeState(obj))
+	if state := s.describeState(obj); state != "" {
+		return fmt.Sprintf("rv=%s: %s", obj.GetResourceVersion(), state)
+	}
+	return "rv=" + obj.GetResourceVersion()
 }
 
-// describeState tells of an object what holds are about.
+// describeState tells of an object what holds are about, "" if that is nothing.
 func (s *subject) describeState(obj *unstructured.Unstructured) string {
-	if obj.GetKind() != s.heldKind {
-		return s.describeCount(obj)
-	}
 	r := s.read(obj)
+	if obj.GetKind() != s.heldKind {
+		if r.executions == 0 {
+			return ""
+		}
+		return fmt.Sprintf("A=%d", r.executions)
+	}
 	words := []string{"no hold"}
 	switch {
 	case r.instance == unknownInstance:
@@ -49,13 +55,6 @@ func (s *subject) describeState(obj *unstructured.Unstructured) string {
 		}
 	}
 	return strings.Join(words, ", ")
-}
-
-func (s *subject) describeCount(obj *unstructured.Unstructured) string {
-	if r := s.read(obj); r.executions > 0 {
-		return fmt.Sprintf("A=%d", r.executions)
-	}
-	return "changed"
 }
 
 // describeRequest tells what a request asks for.
