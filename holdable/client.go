@@ -75,8 +75,12 @@ type Options struct {
 	// CheckPods makes a Release wait for the pods of the earlier execution,
 	// with ErrPodsRemain, where the kind leaves that to something else: in
 	// Kueue mode, for clusters without the readmission gate. It costs the read
-	// of the named object and a list of its pods.
+	// of the named object and a list of its pods. An eviction that is no hold's
+	// it does not cover.
 	CheckPods bool
+	// Gate is the name of the AdmissionCheck that the readmission gate answers,
+	// DefaultGateCheck if empty. Inspect looks for it in Kueue mode.
+	Gate string
 }
 
 // A Client places and lifts the holds of one kind. It satisfies Holder, and is
@@ -86,6 +90,7 @@ type Client[T Value] struct {
 	engine    *retry.Engine
 	keys      meta.Keys
 	checkPods bool
+	gate      string
 	can       Capabilities
 }
 
@@ -120,7 +125,7 @@ func connect[T Value](kind Holdable[T], engine *retry.Engine, opts Options) (*Cl
 	if err != nil {
 		return nil, err
 	}
-	return &Client[T]{kind: kind, engine: engine, keys: keys, checkPods: opts.CheckPods}, nil
+	return &Client[T]{kind: kind, engine: engine, keys: keys, checkPods: opts.CheckPods, gate: opts.Gate}, nil
 }
 
 // Use returns a client that answers ErrUnsupported, before anything is sent, to

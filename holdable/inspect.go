@@ -1,6 +1,7 @@
 package holdable
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -76,7 +77,18 @@ type Inspection struct {
 	// alone: no condition is taken for proof (rule K3). Pod is one that remains.
 	Drained Drained
 	Pod     string
+	// Gate is how the readmission gate's check stands on the Workload, in Kueue
+	// mode: Pending, Ready, Retry or Rejected, or NoGate. It is empty for kinds
+	// that need no gate. GateWhy is what the check says, for example what it
+	// waits for.
+	Gate    string
+	GateWhy string
 }
+
+// NoGate is the Inspection.Gate of an object that nothing keeps from running
+// beside pods of its earlier execution once it is readmitted: Kueue does not ask
+// for a check of the name Options.Gate. See that option and CheckPods.
+const NoGate = "none"
 
 // Inspect implements Holder.
 func (c *Client[T]) Inspect(ctx context.Context, ref meta.Ref) (Inspection, error) {
@@ -94,6 +106,7 @@ func (c *Client[T]) Inspect(ctx context.Context, ref meta.Ref) (Inspection, erro
 			in = c.kind.inspect(c.kind.view(c.keys, read))
 			in.Object, in.Held, in.ResourceVersion = find.object(), objectOf(c.kind.Kind, read), read.GetResourceVersion()
 			in.Executions = c.executions(find.namedRead)
+			in.Gate, in.GateWhy = c.gateOf(read)
 			return retry.Decision{Check: c.drained(&in, find)}, nil
 		},
 	})
@@ -115,6 +128,18 @@ func (c *Client[T]) executions(named *unstructured.Unstructured) int64 {
 		return 0
 	}
 	return a
+}
+
+// gateOf says how the readmission gate's check stands on a Workload.
+func (c *Client[T]) gateOf(held *unstructured.Unstructured) (state, why string) {
+	if !c.kind.GatedElsewhere {
+		return "", ""
+	}
+	entry := entryOf(held, cmp.Or(c.gate, DefaultGateCheck))
+	if entry == nil {
+		return NoGate, ""
+	}
+	return entry.state, entry.message
 }
 
 func (c *Client[T]) drained(in *Inspection, find *finder[T]) func(context.Context, retry.Reader) error {

@@ -82,7 +82,7 @@ func own(keys meta.Keys, obj *unstructured.Unstructured) map[string]string {
 		return nil
 	}
 	ours := map[string]string{}
-	for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions()) {
+	for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions(), keys.Admission()) {
 		if v, ok := annotations[key]; ok {
 			ours[key] = fmt.Sprint(v)
 		}
