@@ -197,9 +197,12 @@ func TestP1AsksForEachNamespace(t *testing.T) {
 		})
 		kind := kinds.OnKueue(kinds.TrainJob())
 		opts := optionsFor(kind)
-		opts.Namespaces = []string{namespace, "team-b"}
+		opts.Namespaces = []string{namespace, "team-b", namespace} // one of them twice
 		opts.DryRun = true
 		r := mustRun(t, server.RESTConfig("probe"), kind, opts)
+		if lines := len(r.Lines); lines != len(mustRun(t, server.RESTConfig("probe"), kind, probe.Options{Namespaces: opts.Namespaces[:2], DryRun: true}).Lines) {
+			t.Errorf("a namespace that was named twice was probed twice: %d lines", lines)
+		}
 		for _, l := range r.Lines {
 			if want := map[string]probe.State{namespace: probe.Available, "team-b": probe.Unavailable}[l.Namespace]; l.Theme == probe.Access && l.State != want {
 				t.Errorf("%s in %s is %s", l.Capability, l.Namespace, l.State)

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 
+	"github.com/samber/lo"
+
 	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/meta"
 	"github.com/kubehold/kubehold/retry"
@@ -67,6 +69,7 @@ func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Settle = max(cmp.Or(o.Settle, DefaultSettle), 0)
 	o.Gate = cmp.Or(o.Gate, DefaultGate)
+	o.Namespaces = lo.Uniq(o.Namespaces)
 	return o
 }
 

@@ -29,7 +29,7 @@ func Manifest(kind holdable.Kind, opts Options, subject string) ([]byte, error) 
 	if err := checkKind(kind); err != nil {
 		return nil, err
 	}
-	d := kind.Describe()
+	d, opts := kind.Describe(), opts.withDefaults()
 	if err := opts.check(d); err != nil {
 		return nil, err
 	}

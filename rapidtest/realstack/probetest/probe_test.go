@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubehold/kubehold/holdable"
@@ -95,7 +96,7 @@ func newWorldOn(t *testing.T, s *stack.Stack, user string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, stack: s, admin: admin, namespace: "of-" + user, user: user}
+	w := &world{T: t, stack: s, admin: admin, namespace: "of-" + user + "-" + rand.String(5), user: user}
 	w.create(gvr("", "v1", "namespaces"), object("v1", "Namespace", "", w.namespace, nil))
 	return w
 }

@@ -38,7 +38,7 @@ func TestP2OnTheWholeStack(t *testing.T) {
 	}
 	trainJob := kinds.WithStartGate(kinds.TrainJob())
 	r := w.probeUntil(trainJob, w.options(), lacksOnly())
-	mustSay(t, r, probe.RoundTrip, "a hold and its release", probe.Unknown, "the canary was refused", "must be created before")
+	mustSay(t, r, probe.RoundTrip, "a hold and its release", probe.Unknown, "the canary was refused", "runtime")
 
 	if err := w.admin.CreateRuntime(w.bounded(), cluster.Runtime{Name: "sleep", Namespace: w.namespace}); err != nil {
 		t.Fatal(err)
