@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,36 +122,40 @@ type attempt struct {
 	script script
 }
 
-// check plays as many attempts as -rapid.checks says. The error is a *falsified.
+// check plays as many attempts as -rapid.checks says. The error is a *falsified that was made as short as it gets.
 func (p property) check(t *testing.T) error {
 	t.Helper()
 	checks, seed := numberOfChecks(), firstSeed()
 	began := time.Now()
-	err := p.search(t, checks, seed)
-	if err == nil && testing.Verbose() {
+	f, err := p.search(t, checks, seed)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", p.name, err)
+	case f != nil:
+		f.shrink(t)
+		return f
+	case testing.Verbose():
 		t.Logf("%s: %d scripts from -rapid.seed=%d on, in %v", p.name, checks, seed, time.Since(began).Round(time.Millisecond))
 	}
-	return err
+	return nil
 }
 
-// search plays a number of attempts, each from a seed of its own. The seed is all that is needed to draw the script again, which is why scripts
-// are drawn one by one and not by rapid.Check; and so that one which fails can be made shorter deed by deed.
-func (p property) search(t *testing.T, checks int, seed uint64) error {
+// search plays a number of attempts, each from a seed of its own, until one breaks a rule. The seed is all that is needed to draw a script again,
+// which is why they are drawn one by one and not by rapid.Check; and one that breaks a rule can be made shorter deed by deed.
+func (p property) search(t *testing.T, checks int, seed uint64) (*falsified, error) {
 	t.Helper()
 	gen := rapid.Custom(p.draw)
 	for i := range checks {
 		a := gen.Example(int(seed) + i)
 		h, err := p.play(t, a)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if h.violated() != nil {
-			f := &falsified{property: p, runs: i + 1, seed: seed + uint64(i), attempt: a, history: h}
-			f.shrink(t)
-			return f
+			return &falsified{property: p, runs: i + 1, seed: seed + uint64(i), attempt: a, history: h}, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // numberOfChecks is what rapid makes of its flag.
@@ -219,6 +224,7 @@ func (f *falsified) shrink(t *testing.T) {
 	for again := true; again; {
 		again = f.cut(better)
 		again = f.simplify(better) || again
+		again = again || f.cutPairs(better)
 	}
 }
 
@@ -235,8 +241,8 @@ func (f *falsified) cut(better func(attempt) bool) (did bool) {
 	for size := len(f.script); size > 0; size /= 2 {
 		for at := 0; at < len(f.script); {
 			end := min(at+size, len(f.script))
-			rest := append(append(script{}, f.script[:at]...), f.script[end:]...)
-			if better(attempt{f.start, rest}) {
+			rest := slices.Concat(f.script[:at], f.script[end:])
+			if better(attempt{f.start, rest}) || better(attempt{f.start, rest.withOneLess(at)}) {
 				did = true
 			} else {
 				at += size
@@ -244,6 +250,31 @@ func (f *falsified) cut(better func(attempt) bool) (did bool) {
 		}
 	}
 	return did
+}
+
+// cutPairs tries to do without two deeds that only make sense together.
+func (f *falsified) cutPairs(better func(attempt) bool) bool {
+	for i := range f.script {
+		for j := i + 1; j < len(f.script); j++ {
+			rest := slices.Concat(f.script[:i], f.script[i+1:j], f.script[j+1:])
+			if better(attempt{f.start, rest}) || better(attempt{f.start, rest.withOneLess(i)}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// withOneLess is the script with the requests counted as if one less were under way, from a deed on.
+func (s script) withOneLess(from int) script {
+	out := slices.Clone(s)
+	for i, d := range out {
+		if p, ok := d.(proceeds); ok && i >= from && p.which > 0 {
+			p.which--
+			out[i] = p
+		}
+	}
+	return out
 }
 
 // simplify tries to do with a simpler start and with simpler deeds.
@@ -271,21 +302,26 @@ func (f *falsified) simplify(better func(attempt) bool) (did bool) {
 }
 
 // simplerThan lists deeds that are simpler than d, the simplest first.
-func simplerThan(d deed) []deed {
-	switch d := d.(type) {
+func simplerThan(original deed) []deed {
+	switch d := original.(type) {
 	case proceeds:
-		all := []proceeds{{}, {which: d.which}, {which: d.which - 1, fault: d.fault}}
-		all = append(all, proceeds{d.which, trouble{kind: unheard}}, proceeds{d.which, trouble{d.fault.kind, d.fault.after, d.fault.code, 0}})
-		return lo.FilterMap(all, func(p proceeds, i int) (deed, bool) {
-			return p, p.which >= 0 && p != d && (i != 3 || d.fault.kind != "")
-		})
+		var simpler []deed
+		if d.fault.kind != "" {
+			simpler = append(simpler, proceeds{}, proceeds{which: d.which}, proceeds{d.which, trouble{kind: unheard}})
+			d.fault.retryAfter = 0
+			simpler = append(simpler, d)
+		}
+		for which := range d.which {
+			simpler = append(simpler, proceeds{which, d.fault})
+		}
+		return otherThan(original, simpler)
 	case begins:
 		all := []begins{d, d, d, d}
 		all[0].http, all[0].pinned, all[0].within = false, false, time.Minute
 		all[1].http = false
 		all[2].pinned = false
 		all[3].within = time.Minute
-		return lo.FilterMap(all, func(b begins, _ int) (deed, bool) { return b, b != d })
+		return otherThan(original, deeds(all))
 	case recovers:
 		all := []recovers{d, d, d, d, d}
 		all[0].http = false
@@ -293,19 +329,23 @@ func simplerThan(d deed) []deed {
 		all[2].within = time.Minute
 		all[3].asserts = max(d.asserts-1, 0)
 		all[4].release = false
-		return lo.FilterMap(all, func(r recovers, _ int) (deed, bool) { return r, r != d })
+		return otherThan(original, deeds(all))
 	case opens:
-		return lo.Filter([]deed{opens{time.Minute, 0}}, func(o deed, _ int) bool { return o != d })
+		return otherThan(original, []deed{opens{within: time.Minute}})
 	case dies:
-		if d.which > 0 {
-			return []deed{dies{d.which - 1}}
-		}
+		return lo.Times(d.which, func(which int) deed { return dies{which} })
 	case acts:
-		if d.which > 0 {
-			return []deed{acts{d.which - 1}}
-		}
+		return lo.Times(d.which, func(which int) deed { return acts{which} })
 	}
 	return nil
+}
+
+func deeds[D deed](all []D) []deed {
+	return lo.Map(all, func(d D, _ int) deed { return d })
+}
+
+func otherThan(original deed, deeds []deed) []deed {
+	return lo.Filter(deeds, func(d deed, _ int) bool { return d != original })
 }
 
 // page writes porcupine's page of the calls, if it is they that no order explains, and returns where it lies.

@@ -346,7 +346,7 @@ func (h *history) seePods() {
 	for _, pod := range h.server.StoredAll(Pods().GVR) {
 		execution := pod.GetLabels()[ExecutionLabel]
 		h.executions[execution] = true
-		if holdable.PodRemains(pod) {
+		if podRemains(pod) {
 			present[execution] = true
 		}
 	}
@@ -521,7 +521,7 @@ func inBrackets(s string) string {
 
 func (h *history) describeCommit(c *Commit) string {
 	what := strings.ToLower(string(c.Type))
-	if c.Type != "DELETED" && (c.GVR == h.subject.held || c.GVR == h.subject.named) {
+	if c.Type != "DELETED" {
 		if state := h.subject.describeState(c.Object); state != "" {
 			what = state
 		}

@@ -85,10 +85,21 @@ func TestI4SearchFindsABadSupervisor(t *testing.T) {
 		"HoldAgainAfterANewerOne": {stubborn: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := modes()["Plain"].protocol(m).search(t, 4000, 1)
-			if ruleOf(err) != "I4" {
-				t.Errorf("4000 scripts from seed 1: %v, want one that breaks I4", err)
-			}
+			mustFind(t, modes()["Plain"].protocol(m), "I4")
 		})
 	}
+}
+
+// mustFind fails t if the search does not find a script that breaks a rule.
+func mustFind(t *testing.T, p property, rule string) {
+	t.Helper()
+	const scripts = 5000
+	f, err := p.search(t, scripts, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f == nil || ruleOf(f) != rule {
+		t.Fatalf("%d scripts from seed 1: %v, want one that breaks %s", scripts, f, rule)
+	}
+	t.Logf("script %d breaks %v", f.runs, f.history.broken)
 }

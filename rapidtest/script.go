@@ -134,7 +134,7 @@ func (p *play) drawScript() *rapid.Generator[script] {
 
 func (p *play) drawDeed(t *rapid.T) deed {
 	actions := []string{"proceeds", "proceeds", "proceeds", "proceeds", "begins", "begins", "passes", "meddles"}
-	if p.cast != nil {
+	if p.makeCast != nil {
 		actions = append(actions, "acts", "acts", "acts", "settles")
 	}
 	switch rapid.SampledFrom(actions).Draw(t, "deed") {
@@ -145,7 +145,7 @@ func (p *play) drawDeed(t *rapid.T) deed {
 	case "meddles":
 		return meddles{rapid.SampledFrom(p.meddlings()).Draw(t, "how")}
 	case "acts":
-		return acts{rapid.IntRange(0, 3).Draw(t, "which")}
+		return acts{rapid.IntRange(0, 4).Draw(t, "which")}
 	case "settles":
 		return settles{}
 	}

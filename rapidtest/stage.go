@@ -20,10 +20,8 @@ import (
 type play struct {
 	subject *subject
 	start   start
-	// cast makes the controllers; nil for none.
-	cast func(*stage) []Actor
-	// server makes the server; the subject's own where nil.
-	server func() *Server
+	// makeCast makes those who are at work beside the calls; nil for nobody.
+	makeCast func(*Server) cast
 	// http: some of the calls go through client-go's own client.
 	http bool
 	// counted: A is counted, by the calls or by the cast.
@@ -59,7 +57,7 @@ type stage struct {
 	server  *Server
 	network *Scheduler
 	others  dynamic.Interface
-	actors  []Actor
+	cast    cast
 	history *history
 	holders map[bool]holdable.Holder // by whether they speak HTTP
 	running int
@@ -77,12 +75,15 @@ func (p *play) newStage() (*stage, error) {
 		play: p, server: p.subject.server(), network: NewScheduler(BeforeExecution),
 		holders: map[bool]holdable.Holder{}, ended: make(chan struct{}, mostCalls),
 	}
-	if p.server != nil {
-		st.server = p.server()
+	if p.makeCast != nil {
+		st.cast = p.makeCast(st.server)
 	}
 	st.others = st.server.Dynamic("somebody else")
 	if err := p.subject.create(st.others); err != nil {
 		return nil, fmt.Errorf("making an object: %w", err)
+	}
+	if err := st.prepare(); err != nil {
+		return nil, fmt.Errorf("putting it into a queue: %w", err)
 	}
 	if err := p.start.make(p.subject, st.others); err != nil {
 		return nil, fmt.Errorf("making it %s: %w", p.start.name, err)
@@ -90,9 +91,6 @@ func (p *play) newStage() (*stage, error) {
 	holder, err := st.holder(false)
 	if err != nil {
 		return nil, err
-	}
-	if p.cast != nil {
-		st.actors = p.cast(st)
 	}
 	st.history = newHistory(p.subject, st.server, holder.CallBound())
 	st.history.counted, st.history.protocol = p.counted, p.manners != nil
@@ -221,8 +219,8 @@ func (st *stage) again(req *Request, after time.Duration) {
 func (p passes) do(st *stage) { st.await(p.time) }
 
 func (a acts) do(st *stage) {
-	if len(st.actors) > 0 {
-		st.act(st.actors[a.which%len(st.actors)])
+	if actors := st.cast.actors; len(actors) > 0 {
+		st.act(actors[a.which%len(actors)])
 	}
 }
 
@@ -235,10 +233,10 @@ func (st *stage) act(actor Actor) bool {
 }
 
 func (settles) do(st *stage) {
-	const rounds = 50 // more than it takes, unless two of them fight
+	const rounds = 25 // more than it takes, unless two of them fight
 	for range rounds {
 		busy := false
-		for _, a := range st.actors {
+		for _, a := range st.cast.actors {
 			busy = st.act(a) || busy
 		}
 		if !busy {
@@ -247,12 +245,15 @@ func (settles) do(st *stage) {
 	}
 }
 
-// meddlings are what others do to the objects.
+// meddlings are what others do.
 func (p *play) meddlings() []string {
 	all := []string{"status", "note", "resume", "pause", "end", "delete", "void", "garble", "recreate"}
+	onNodes := []string{"status", "note", "lose a node", "lose a node", "return a node", "fence a node"}
 	switch {
-	case p.cast != nil:
-		return all[:2]
+	case p.makeCast != nil && p.subject.indirect():
+		return append(onNodes, "deactivate", "recreate by Kueue")
+	case p.makeCast != nil:
+		return onNodes
 	case p.subject.indirect():
 		return append(all, "recreate named")
 	}
@@ -268,6 +269,17 @@ func (m meddles) do(st *stage) {
 
 func (st *stage) meddle(how string) error {
 	s := st.subject
+	switch how {
+	case "lose a node":
+		st.cast.kubelet.Lose(st.someNode())
+		return nil
+	case "return a node":
+		st.cast.kubelet.Return(st.someNode())
+		return nil
+	case "fence a node":
+		st.cast.kubelet.Gone(st.someNode())
+		return nil
+	}
 	held := st.history.held()
 	if held == nil {
 		return st.recreate()
@@ -292,6 +304,10 @@ func (st *stage) meddle(how string) error {
 		return change(annotated(meta.Keys{}.Instance(), "two"))
 	case "delete":
 		return s.beginDeletion(st.others)
+	case "deactivate":
+		return st.cast.kueue.Deactivate(context.Background(), held.GetNamespace(), held.GetName(), CauseRequeuingLimit)
+	case "recreate by Kueue":
+		return st.cast.kueue.Recreate(context.Background(), held.GetNamespace(), held.GetName())
 	case "recreate named":
 		if err := s.remove(st.others, s.named, worldName); err != nil {
 			return err
@@ -301,6 +317,16 @@ func (st *stage) meddle(how string) error {
 		return err
 	}
 	return st.recreate()
+}
+
+// someNode is a node that a pod is bound to, "" if there is none.
+func (st *stage) someNode() string {
+	for _, pod := range st.server.StoredAll(Pods().GVR) {
+		if node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); node != "" {
+			return node
+		}
+	}
+	return ""
 }
 
 // recreate makes the objects that are missing.

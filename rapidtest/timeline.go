@@ -22,11 +22,12 @@ func (s *subject) describeVersion(obj *unstructured.Unstructured) string {
 // describeState tells of an object what holds are about, "" if that is nothing.
 func (s *subject) describeState(obj *unstructured.Unstructured) string {
 	r := s.read(obj)
-	if obj.GetKind() != s.heldKind {
-		if r.executions == 0 {
-			return ""
-		}
-		return fmt.Sprintf("A=%d", r.executions)
+	switch obj.GetKind() {
+	case s.heldKind:
+	case "Pod":
+		return describePod(obj)
+	default:
+		return s.describeNamed(obj, r)
 	}
 	words := []string{"no hold"}
 	switch {
@@ -53,6 +54,32 @@ func (s *subject) describeState(obj *unstructured.Unstructured) string {
 		if w.is {
 			words = append(words, w.word)
 		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func describePod(pod *unstructured.Unstructured) string {
+	words := []string{"of execution " + pod.GetLabels()[ExecutionLabel]}
+	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase != "" {
+		words = append(words, phase)
+	}
+	if pod.GetDeletionTimestamp() != nil {
+		words = append(words, "being deleted")
+	}
+	if !podRemains(pod) {
+		words = append(words, "its containers have ended")
+	}
+	return strings.Join(words, ", ")
+}
+
+// describeNamed tells of an object that is held through another one what Kueue does with it.
+func (s *subject) describeNamed(obj *unstructured.Unstructured, r reading) string {
+	var words []string
+	if suspend, found, _ := unstructured.NestedBool(obj.Object, "spec", "suspend"); found {
+		words = append(words, fmt.Sprintf("spec.suspend=%v", suspend))
+	}
+	if r.executions > 0 {
+		words = append(words, fmt.Sprintf("A=%d", r.executions))
 	}
 	return strings.Join(words, ", ")
 }
