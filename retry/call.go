@@ -330,9 +330,6 @@ func (c *call) left(last error) error {
 	if err == nil {
 		return nil
 	}
-	if cause := c.ctx.Err(); cause != nil {
-		err = cause
-	}
 	detail := "the deadline has passed"
 	if time.Now().Before(c.until) {
 		detail = "the caller's context has ended"

@@ -100,7 +100,7 @@ func (r reader) Each(ctx context.Context, resource schema.GroupVersionResource, 
 // network, a 5xx, a 429, and a page token that has expired.
 func readError(err error) error {
 	code := statusCode(err)
-	definite := code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusConflict
+	definite := code >= 400 && code < 500 && code != http.StatusTooManyRequests
 	if err == nil || definite && !isExpired(err) {
 		return err
 	}
@@ -131,10 +131,7 @@ func (r reader) update(w *write) (answer *unstructured.Unstructured, sent int, e
 }
 
 func (r reader) client(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
-	if namespace == "" {
-		return r.engine.client.Resource(resource)
-	}
-	return r.engine.client.Resource(resource).Namespace(namespace)
+	return r.engine.client.Resource(resource).Namespace(namespace) // "" for none
 }
 
 // request sends one request, if there is time left for it, tells the observer,
