@@ -310,18 +310,19 @@ func TestT5RetryAfterForms(t *testing.T) {
 		header func() string
 		want   time.Duration
 	}{
-		"Seconds":   {is("7"), 7 * time.Second},
-		"Date":      {in(9 * time.Second), 9 * time.Second},
-		"DatePast":  {in(-time.Hour), own},
-		"Zero":      {is("0"), own},
-		"Negative":  {is("-5"), own},
-		"Words":     {is("soon"), own},
-		"Fraction":  {is("1.5"), own},
-		"Huge":      {is("99999999"), 24 * time.Hour},
-		"Huger":     {is("99999999999999999999"), 24 * time.Hour},
-		"HugeMinus": {is("-99999999999999999999"), own},
-		"FarDate":   {in(9 * 365 * 24 * time.Hour), 9 * 365 * 24 * time.Hour},
-		"Absent":    {is(""), own},
+		"Seconds":    {is("7"), 7 * time.Second},
+		"Date":       {in(9 * time.Second), 9 * time.Second},
+		"DatePast":   {in(-time.Hour), own},
+		"Zero":       {is("0"), own},
+		"Negative":   {is("-5"), own},
+		"Words":      {is("soon"), own},
+		"Fraction":   {is("1.5"), own},
+		"Huge":       {is("99999999"), 24 * time.Hour},
+		"Huger":      {is("99999999999999999999"), 24 * time.Hour},
+		"LargeMinus": {is("-9999999999"), own},
+		"HugeMinus":  {is("-99999999999999999999"), own},
+		"FarDate":    {in(9 * 365 * 24 * time.Hour), 9 * 365 * 24 * time.Hour},
+		"Absent":     {is(""), own},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -337,6 +338,10 @@ func TestT5RetryAfterForms(t *testing.T) {
 				l.succeeded(res, err, 2, 1)
 				if took := time.Since(begin); took != tc.want {
 					t.Errorf("it waited %v, want %v", took, tc.want)
+				}
+				var e *retry.RequestError
+				if want := lo.Ternary(tc.want == own, 0, tc.want); !errors.As(l.events[0].Err, &e) || e.RetryAfter != want {
+					t.Errorf("the error has a RetryAfter of %v, want %v", e.RetryAfter, want)
 				}
 			})
 		})
