@@ -263,8 +263,7 @@ func TestK3OnlyThePodsSayDrained(t *testing.T) {
 	}
 }
 
-// T6: an Inspect goes on after what fails in passing, and says what it could not
-// find out.
+// T6: an Inspect goes on after what fails in passing, as often as any call.
 func TestT6InspectTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newKueueCluster(t, rapidtest.Nth(1, rapidtest.Reads(), rapidtest.Answer(500)),
