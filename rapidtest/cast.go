@@ -2,14 +2,16 @@ package rapidtest
 
 import (
 	"context"
-	"strconv"
+	"errors"
+	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/retry"
 )
 
 // A cast is who else is at work beside the calls.
@@ -27,14 +29,11 @@ type staging struct {
 	behind int
 }
 
-// gateCheck is the name of the admission check that the gate answers.
-const gateCheck = "gate"
-
 // podGrace is how long pods take to end.
 const podGrace = 10 * time.Second
 
 // castOf returns who makes the cast of a kind, nil if nobody knows who is at work there.
-func (s *suite) castOf(how staging) func(*Server) cast {
+func (s *suite) castOf(how staging) func(*Server) (cast, error) {
 	run := s.controllers
 	if run == nil {
 		run = knownController(s.subject.named, how)
@@ -42,19 +41,21 @@ func (s *suite) castOf(how staging) func(*Server) cast {
 	if run == nil || s.subject.pods == nil || s.subject.indirect() && s.subject.held != Workloads().GVR {
 		return nil
 	}
-	return func(server *Server) cast {
+	return func(server *Server) (cast, error) {
 		c := cast{kubelet: &Kubelet{Client: server.Dynamic("kubelet")}}
 		c.actors = append(run(server), c.kubelet)
 		if !s.subject.indirect() {
-			return c
+			return c, nil
 		}
 		c.kueue = &Kueue{Client: server.Dynamic("kueue"), Jobs: s.subject.named}
 		c.actors = append(c.actors, c.kueue)
-		if !how.gateless {
-			c.kueue.AdmissionChecks = []string{gateCheck}
-			c.actors = append(c.actors, &gate{subject: s.subject, hand: hand{server.Dynamic("the gate"), "gate"}})
+		if how.gateless {
+			return c, nil
 		}
-		return c
+		c.kueue.AdmissionChecks = []string{holdable.DefaultGateCheck}
+		keeper, err := s.gatekeeper(server)
+		c.actors = append(c.actors, keeper)
+		return c, err
 	}
 }
 
@@ -117,64 +118,40 @@ func (st *stage) prepare() error {
 	})
 }
 
-// gate is the readmission gate of rule G, for one kind.
-type gate struct {
-	subject *subject
-	hand    hand
+// A gatekeeper is the readmission gate at work on the one job of a world.
+type gatekeeper struct {
+	gate   *holdable.Gate
+	server *Server
+	job    meta.Ref
 }
 
 // Step implements [Actor].
-func (g *gate) Step(ctx context.Context) (bool, error) {
-	workloads, err := g.hand.list(ctx, Workloads().GVR, "")
-	if err != nil {
-		return false, err
+func (g *gatekeeper) Step(ctx context.Context) (bool, error) {
+	before := g.server.ResourceVersion()
+	err := g.answer(ctx, time.Minute)
+	if errors.Is(err, meta.ErrRejected) { // there is no job, or no Workload of it yet
+		err = nil
 	}
-	for i := range workloads {
-		if did, err := g.answer(ctx, &workloads[i]); did || err != nil {
-			return did, err
-		}
-	}
-	return false, nil
+	return g.server.ResourceVersion() != before, err
 }
 
-func (g *gate) answer(ctx context.Context, w *unstructured.Unstructured) (bool, error) {
-	var check map[string]any
-	for _, c := range checksOf(w) {
-		if c["name"] == gateCheck {
-			check = c
-		}
+func (g *gatekeeper) answer(ctx context.Context, within time.Duration) error {
+	_, err := g.gate.Answer(ctx, g.job, time.Now().Add(within))
+	return err
+}
+
+// gatekeeper makes the gate of a kind that is held by its Workload.
+func (s *suite) gatekeeper(server *Server, mws ...Middleware) (*gatekeeper, error) {
+	kind, ok := s.kind.(holdable.Holdable[bool])
+	if !ok {
+		return nil, fmt.Errorf("a Workload whose pause field is no bool")
 	}
-	r := g.subject.read(w)
-	if check == nil || check["state"] != "Pending" || !conditionIs(w, "QuotaReserved", "True") || r.keys > 0 || r.paused {
-		return false, nil
-	}
-	job, err := g.hand.in(g.subject.named, w).Get(ctx, worldName, metav1.GetOptions{})
+	engine, err := retry.NewForClient(server.Dynamic("the gate", mws...), engineOptions())
 	if err != nil {
-		return false, overtaken(err)
+		return nil, err
 	}
-	pods, err := g.hand.list(ctx, Pods().GVR, w.GetNamespace())
-	if err != nil {
-		return false, err
-	}
-	for i := range pods {
-		if ownedBy(&pods[i], job) && podRemains(&pods[i]) {
-			return false, nil
-		}
-	}
-	var k meta.Keys
-	annotations := job.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	// A job is started and stopped by changes of its spec: while its generation is the same, A counts the same execution.
-	if admission := strconv.FormatInt(job.GetGeneration(), 10); annotations[k.Admission()] != admission {
-		annotations[k.Admission()] = admission
-		annotations[k.Executions()] = k.ExecutionsValue(job.GetUID(), g.subject.read(job).executions+1)
-		job.SetAnnotations(annotations)
-		return g.hand.update(ctx, g.subject.named, job)
-	}
-	check["state"] = "Ready"
-	return g.hand.updateStatus(ctx, Workloads().GVR, w)
+	gate, err := holdable.NewGate(kind, engine, holdable.Options{})
+	return &gatekeeper{gate: gate, server: server, job: meta.Ref{Namespace: s.subject.namespace(), Name: worldName}}, err
 }
 
 // podRemains says whether processes of a pod may still run: it was bound to a node, and nobody who knows has said that they have ended.

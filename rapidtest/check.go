@@ -84,7 +84,7 @@ type suite struct {
 
 func newSuite[T holdable.Value](kind holdable.Holdable[T], opts []Option) *suite {
 	s := &suite{subject: subjectOf(kind), kind: kind}
-	s.resource = s.subject.resource()
+	s.resource = knownResource(s.subject.held, s.subject.heldKind, !s.subject.clusterScoped)
 	for _, o := range opts {
 		o(s)
 	}

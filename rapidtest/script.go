@@ -49,6 +49,8 @@ type (
 	meddles struct{ how string }
 	// acts: a controller takes a step. which counts those that are there, and begins again at the end.
 	acts struct{ which int }
+	// answers: the readmission gate looks at the job, over the same network as the calls.
+	answers struct{ within time.Duration }
 	// settles: the controllers work until they have nothing left to do.
 	settles struct{}
 )
@@ -137,9 +139,14 @@ func (p *play) drawDeed(t *rapid.T) deed {
 	if p.makeCast != nil {
 		actions = append(actions, "acts", "acts", "acts", "settles")
 	}
+	if p.gatekeeper != nil {
+		actions = append(actions, "answers", "answers")
+	}
 	switch rapid.SampledFrom(actions).Draw(t, "deed") {
 	case "begins":
 		return p.drawCall(t)
+	case "answers":
+		return answers{rapid.SampledFrom([]time.Duration{time.Minute, 100 * time.Millisecond}).Draw(t, "within")}
 	case "passes":
 		return drawTime(t)
 	case "meddles":

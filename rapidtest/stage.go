@@ -20,8 +20,12 @@ import (
 type play struct {
 	subject *subject
 	start   start
+	// newServer makes the server; the subject's own, which knows no schema, where nil.
+	newServer func() *Server
 	// makeCast makes those who are at work beside the calls; nil for nobody.
-	makeCast func(*Server) cast
+	makeCast func(*Server) (cast, error)
+	// gatekeeper makes the readmission gate, which answers when a script says so, over the same network as the calls; nil for none.
+	gatekeeper func(*Server, ...Middleware) (*gatekeeper, error)
 	// http: some of the calls go through client-go's own client.
 	http bool
 	// counted: A is counted, by the calls or by the cast.
@@ -62,6 +66,8 @@ type stage struct {
 	holders map[bool]holdable.Holder // by whether they speak HTTP
 	running int
 	ended   chan struct{}
+	// answering is how often the gate was asked over the network.
+	answering int
 	// ledger is what supervisors share, and alive ends each of them.
 	ledger *ledger
 	alive  []context.CancelFunc
@@ -70,13 +76,23 @@ type stage struct {
 // mostCalls is how many calls a script can make: a history keeps sets of them in the bits of a word.
 const mostCalls = 20
 
+// mostAnswers is how often a script can have the gate answer over the network.
+const mostAnswers = 9
+
 func (p *play) newStage() (*stage, error) {
 	st := &stage{
 		play: p, server: p.subject.server(), network: NewScheduler(BeforeExecution),
-		holders: map[bool]holdable.Holder{}, ended: make(chan struct{}, mostCalls),
+		holders: map[bool]holdable.Holder{}, ended: make(chan struct{}, mostCalls+mostAnswers),
+	}
+	if p.newServer != nil {
+		st.server = p.newServer()
 	}
 	if p.makeCast != nil {
-		st.cast = p.makeCast(st.server)
+		c, err := p.makeCast(st.server)
+		if err != nil {
+			return nil, err
+		}
+		st.cast = c
 	}
 	st.others = st.server.Dynamic("somebody else")
 	if err := p.subject.create(st.others); err != nil {
@@ -98,15 +114,19 @@ func (p *play) newStage() (*stage, error) {
 	return st, nil
 }
 
+// engineOptions make the waits between tries the same in every run.
+func engineOptions() retry.Options {
+	return retry.Options{Backoff: wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2}}
+}
+
 // holder returns a client of the kind, through client-go's own client or the short way.
 func (st *stage) holder(http bool) (holdable.Holder, error) {
 	if h, ok := st.holders[http]; ok {
 		return h, nil
 	}
-	opts := retry.Options{Backoff: wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2}}
-	engine, err := retry.NewForClient(st.server.Dynamic("a supervisor", st.watched), opts)
+	engine, err := retry.NewForClient(st.server.Dynamic("a supervisor", st.watched), engineOptions())
 	if http {
-		engine, err = retry.New(st.server.RESTConfig("a supervisor", st.watched), opts)
+		engine, err = retry.New(st.server.RESTConfig("a supervisor", st.watched), engineOptions())
 	}
 	if err != nil {
 		return nil, err
@@ -232,6 +252,22 @@ func (st *stage) act(actor Actor) bool {
 	return did && err == nil
 }
 
+func (a answers) do(st *stage) {
+	if st.gatekeeper == nil || st.answering == mostAnswers {
+		return
+	}
+	st.answering++
+	keeper, err := st.gatekeeper(st.server, st.network.Middleware(fmt.Sprintf("the gate, %d", st.answering)))
+	if err != nil {
+		return
+	}
+	st.running++
+	go func() {
+		_ = keeper.answer(context.Background(), a.within) // what it was told does not matter: it looks again
+		st.ended <- struct{}{}
+	}()
+}
+
 func (settles) do(st *stage) {
 	const rounds = 25 // more than it takes, unless two of them fight
 	for range rounds {
@@ -293,7 +329,7 @@ func (st *stage) meddle(how string) error {
 	case "end":
 		return s.changeStatus(st.others, "Complete", "Completed", "Finished")
 	case "note":
-		return change(func(obj *unstructured.Unstructured) error { return theirs(obj) })
+		return change(st.note)
 	case "resume":
 		return change(func(obj *unstructured.Unstructured) error { return s.setPause(obj, s.running) })
 	case "pause":
@@ -337,12 +373,13 @@ func (st *stage) recreate() error {
 	return st.subject.create(st.others)
 }
 
-// theirs adds content that is nobody's business here.
-func theirs(obj *unstructured.Unstructured) error {
-	if err := unstructured.SetNestedField(obj.Object, obj.GetResourceVersion(), "metadata", "annotations", "other.example/seen"); err != nil {
+// note adds content that is nobody's business here. It leaves the spec alone where pods are told apart by the generation of their object.
+func (st *stage) note(obj *unstructured.Unstructured) error {
+	text := obj.GetResourceVersion()
+	if err := unstructured.SetNestedField(obj.Object, text, "metadata", "annotations", "other.example/seen"); err != nil || st.makeCast != nil {
 		return err
 	}
-	return unstructured.SetNestedField(obj.Object, obj.GetResourceVersion(), "spec", "unheardOf", "seen")
+	return unstructured.SetNestedField(obj.Object, text, "spec", "unheardOf", "seen")
 }
 
 // annotated sets an annotation that is there.

@@ -4,17 +4,18 @@ import (
 	"testing"
 
 	"github.com/samber/lo"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 )
 
-// resource is the held object as a server knows it that has no schema.
-func (s *subject) resource() Resource {
+// knownResource is a resource as package kinds knows it, or one without a schema.
+func knownResource(gvr schema.GroupVersionResource, kind string, namespaced bool) Resource {
 	for _, known := range []Resource{TrainJobs(), Workloads(), JobSets(), Jobs()} {
-		if known.GVR == s.held {
+		if known.GVR == gvr {
 			return known
 		}
 	}
-	return Resource{GVR: s.held, Kind: s.heldKind, Namespaced: !s.clusterScoped, StatusSubresource: true}
+	return Resource{GVR: gvr, Kind: kind, Namespaced: namespaced, StatusSubresource: true}
 }
 
 // properties are what is checked with scripts.
@@ -37,7 +38,11 @@ func (s *suite) executions(how staging) (property, bool) {
 	playFrom := func(name string) *play {
 		st, _ := lo.Find(starts, func(st start) bool { return st.name == name })
 		counted := how.behind == 0 && (s.subject.startGate || s.subject.indirect() && !how.gateless)
-		return &play{subject: s.subject, start: st, makeCast: makeCast, counted: counted}
+		p := &play{subject: s.subject, start: st, makeCast: makeCast, counted: counted}
+		if s.subject.indirect() && !how.gateless {
+			p.gatekeeper = s.gatekeeper
+		}
+		return p
 	}
 	return property{
 		name: "executions", starts: names,
@@ -70,5 +75,3 @@ func (s *suite) calls() property {
 		play: func(t *testing.T, a attempt) (*history, error) { return playFrom(a.start).perform(t, a.script) },
 	}
 }
-
-func (s *suite) mistake(*testing.T) error { return s.kind.Check() }
