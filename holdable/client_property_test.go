@@ -29,6 +29,7 @@ type story struct {
 	mode    string
 	op      meta.Op
 	pinned  bool
+	direct  bool  // in process, without HTTP
 	inForce int64 // 0 for no hold
 	opened  bool
 	within  time.Duration
@@ -59,6 +60,7 @@ func drawStory(t *rapid.T) story {
 		mode:    rapid.SampledFrom([]string{"plain", "gated", "kueue"}).Draw(t, "mode"),
 		op:      rapid.SampledFrom([]meta.Op{meta.OpHold, meta.OpHold, meta.OpRelease, meta.OpOpen}).Draw(t, "op"),
 		pinned:  rapid.Bool().Draw(t, "pinned"),
+		direct:  rapid.Bool().Draw(t, "direct"),
 		inForce: rapid.SampledFrom([]int64{0, 0, 3, 3, 5, 7}).Draw(t, "in force"),
 		opened:  rapid.Bool().Draw(t, "opened"),
 		within:  rapid.SampledFrom([]time.Duration{5 * time.Millisecond, 90 * time.Millisecond, 3 * time.Second, 2 * time.Minute}).Draw(t, "within") + 7*time.Microsecond,
@@ -168,6 +170,11 @@ func (st *stage) play() {
 		}
 	}()
 	h := st.client(st.kind)
+	if st.direct {
+		var err error
+		h, err = holdable.NewForClient(st.kind, st.server.Dynamic("us", st.runHooks, st.plan.Middleware), engineOptions(), holdable.Options{})
+		st.check(err)
+	}
 	ref := job()
 	if st.pinned {
 		ref.UID = st.job
