@@ -53,7 +53,7 @@ func (l *lab) listing(selector string, visit func(name string) bool) retry.Op {
 func TestEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, setup{})
-		names := l.crowd(1200)
+		names := l.crowd(1001)
 		odd := lo.Filter(names, func(_ string, i int) bool { return i%2 == 1 })
 		for _, tc := range []struct {
 			selector string
