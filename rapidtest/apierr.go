@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -32,10 +33,10 @@ func errNoResourceVersion(res *servedResource, name string) error {
 }
 
 // errOtherUID refuses a PUT whose body carries the UID of another object.
-func errOtherUID(res *servedResource, key objectKey, sent, stored types.UID) error {
-	return errConflict(res, key.name, fmt.Errorf(
+func errOtherUID(res *servedResource, name, key string, sent, stored types.UID) error {
+	return errConflict(res, name, fmt.Errorf(
 		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
-		key.etcdKey(), sent, stored))
+		key, sent, stored))
 }
 
 // errDeletePrecondition refuses a delete. As in the real server the kind of its details is the
@@ -47,8 +48,9 @@ func errDeletePrecondition(res *servedResource, name, what, sent, stored, hint s
 		"the %s in the precondition (%s) does not match the %s in record (%s). %s", what, sent, what, stored, hint))
 }
 
-func errUndecodable(res *servedResource, kind, why string) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", kind, res.GVR.Version, res.Kind, why))
+func errUndecodable(res *servedResource, obj *unstructured.Unstructured, why string) error {
+	gvk := obj.GroupVersionKind()
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", gvk.Kind, gvk.Version, res.Kind, why))
 }
 
 func errPatched(body, why string) error {

@@ -1,14 +1,13 @@
 package rapidtest
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // metaOf returns the metadata of an object that has been through coerce, to read and, in a copy of
@@ -25,8 +24,8 @@ func textOf(obj *unstructured.Unstructured, field string) string {
 }
 
 // decodeBody reads the body of a create or an update as the real server does: it checks its type
-// and metadata, prunes and sets defaults.
-func (r *servedResource) decodeBody(req *Request) (*unstructured.Unstructured, []string, error) {
+// and metadata, prunes and sets defaults. The warnings go with an error too.
+func (r *servedResource) decodeBody(req *Request) (obj *unstructured.Unstructured, warned []string, err error) {
 	if req.Object == nil {
 		return nil, nil, errUnrecognized(r.Kind, "couldn't get version/kind; json parse error: unexpected end of JSON input", nil)
 	}
@@ -34,31 +33,39 @@ func (r *servedResource) decodeBody(req *Request) (*unstructured.Unstructured, [
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	obj := &unstructured.Unstructured{Object: content}
-	if err := r.checkType(content); err != nil {
+	obj = &unstructured.Unstructured{Object: content}
+	if err := r.checkKind(content, req.FieldValidation); err != nil {
 		return nil, nil, err
 	}
 	unknown, err := r.coerce(obj)
 	if err != nil {
-		return nil, nil, errUndecodable(r, obj.GetKind(), err.Error())
+		return nil, nil, errUndecodable(r, obj, err.Error())
 	}
 	if len(unknown) > 0 && req.FieldValidation == metav1.FieldValidationStrict {
-		return nil, nil, errUndecodable(r, obj.GetKind(), strictMessage(unknown))
+		return nil, nil, errUndecodable(r, obj, strictMessage(unknown))
 	}
-	return obj, warnings(req, unknown), nil
-}
-
-// checkType refuses a body that does not say what it is, or is of another version.
-func (r *servedResource) checkType(content map[string]any) error {
-	if kind, _ := content["kind"].(string); kind == "" {
-		body, _ := json.Marshal(content)
-		return errUnrecognized(r.Kind, runtime.NewMissingKindErr(string(body)).Error(), body)
-	}
-	if v, _ := content["apiVersion"].(string); v != r.apiVersion() {
-		return apierrors.NewBadRequest(fmt.Sprintf(
+	warned = warnings(req, unknown)
+	if v := obj.GetAPIVersion(); v != r.apiVersion() {
+		return nil, warned, apierrors.NewBadRequest(fmt.Sprintf(
 			"the API version in the data (%s) does not match the expected API version (%s)", v, r.apiVersion()))
 	}
-	return nil
+	return obj, warned, nil
+}
+
+// checkKind refuses a body that does not say what it is. Where unknown fields are ignored, the server
+// takes it for granted what was meant.
+func (r *servedResource) checkKind(content map[string]any, fieldValidation string) error {
+	if kind, _ := content["kind"].(string); kind != "" {
+		return nil
+	}
+	body := jsonText(content)
+	why := runtime.NewMissingKindErr(body).Error()
+	if fieldValidation == metav1.FieldValidationIgnore {
+		meant := &unstructured.Unstructured{}
+		meant.SetGroupVersionKind(r.GVR.GroupVersion().WithKind(r.Kind))
+		return errUndecodable(r, meant, why)
+	}
+	return errUnrecognized(r.Kind, why, []byte(body))
 }
 
 func warnings(req *Request, unknown []string) []string {
@@ -69,82 +76,32 @@ func warnings(req *Request, unknown []string) []string {
 }
 
 // coerce gives an object the form in which it is stored: metadata checked and tidied, unknown
-// fields pruned, defaults set.
+// fields pruned, defaults set. One of another group or kind is left as it is, metadata aside.
 func (r *servedResource) coerce(obj *unstructured.Unstructured) (unknown []string, err error) {
-	if err := checkMetadata(obj.Object["metadata"]); err != nil {
+	for _, field := range []string{"kind", "apiVersion"} {
+		if v, found := obj.Object[field]; found {
+			if _, ok := v.(string); !ok {
+				return nil, fmt.Errorf(".%s accessor error: %v is of the type %T, expected string", field, v, v)
+			}
+		}
+	}
+	gv, err := schema.ParseGroupVersion(obj.GetAPIVersion())
+	if err != nil {
 		return nil, err
 	}
-	unknown = r.prune(obj.Object)
-	tidyMetadata(obj.Object)
+	unknown = unknownMetadata(obj.Object["metadata"])
+	if err := coerceMetadata(obj.Object); err != nil {
+		return nil, err
+	}
+	pruneMetadata(obj.Object)
+	if gv.Group != r.GVR.Group || obj.GetKind() != r.Kind {
+		return unknown, nil
+	}
+	unknown = append(unknown, r.prune(obj.Object)...)
 	if r.Default != nil {
 		r.Default(obj)
 	}
 	return unknown, nil
-}
-
-// checkMetadata refuses metadata that does not decode.
-func checkMetadata(metadata any) error {
-	if metadata == nil {
-		return nil
-	}
-	meta, ok := metadata.(map[string]any)
-	if !ok {
-		return fmt.Errorf("json: cannot unmarshal %s into Go value of type v1.ObjectMeta", jsonType(metadata))
-	}
-	for _, field := range []string{"labels", "annotations"} {
-		values, ok := meta[field].(map[string]any)
-		if !ok && meta[field] != nil {
-			return fmt.Errorf("json: cannot unmarshal %s into Go struct field ObjectMeta.%s of type map[string]string", jsonType(meta[field]), field)
-		}
-		for _, v := range values {
-			if _, ok := v.(string); !ok && v != nil {
-				return fmt.Errorf("json: cannot unmarshal %s into Go struct field ObjectMeta.%s of type string", jsonType(v), field)
-			}
-		}
-	}
-	return nil
-}
-
-// jsonType names the type of a value as encoding/json does in its errors.
-func jsonType(v any) string {
-	switch v.(type) {
-	case map[string]any:
-		return "object"
-	case []any:
-		return "array"
-	case string:
-		return "string"
-	case bool:
-		return "bool"
-	}
-	return "number"
-}
-
-// tidyMetadata drops what would not survive a trip through ObjectMeta: nulls and empty values, and
-// the fields that the model leaves out.
-func tidyMetadata(content map[string]any) {
-	meta, ok := content["metadata"].(map[string]any)
-	if !ok {
-		content["metadata"] = map[string]any{}
-		return
-	}
-	delete(meta, "managedFields")
-	delete(meta, "selfLink")
-	maps.DeleteFunc(meta, func(_ string, v any) bool { return isEmpty(v) })
-}
-
-func isEmpty(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case string:
-		return v == ""
-	case map[string]any:
-		return len(v) == 0
-	case []any:
-		return len(v) == 0
-	}
-	return false
 }
 
 // checkPlace puts an object into the namespace of its request, and refuses one that belongs elsewhere.
@@ -181,30 +138,32 @@ func (r *servedResource) patched(req *Request, old *unstructured.Unstructured) (
 	if err := checkPatchedType(obj); err != nil {
 		return nil, nil, err
 	}
-	var before []byte
+	var before string
 	if req.FieldValidation == metav1.FieldValidationStrict {
-		before, _ = json.Marshal(content) // the error shows the object with its unknown fields
+		before = jsonText(content) // the error shows the object with its unknown fields
 	}
 	unknown, err := r.coerce(obj)
-	if err != nil {
-		return nil, nil, errPatched(string(before), err.Error())
+	if err != nil { // which left it as it was
+		return nil, nil, errPatched(jsonText(content), err.Error())
 	}
 	if len(unknown) > 0 && req.FieldValidation == metav1.FieldValidationStrict {
-		return nil, nil, errPatched(string(before), strictMessage(unknown))
+		return nil, nil, errPatched(before, strictMessage(unknown))
 	}
-	if err := r.checkPlace(obj, req); err != nil {
-		return nil, nil, err
-	}
-	return obj, warnings(req, unknown), nil
+	return obj, warnings(req, unknown), r.checkPlace(obj, req)
+}
+
+func has(m map[string]any, key string) bool {
+	_, ok := m[key]
+	return ok
 }
 
 // checkPatchedType refuses a patch that takes away what an object is.
 func checkPatchedType(obj *unstructured.Unstructured) error {
 	switch {
 	case obj.GetKind() == "":
-		body, _ := json.Marshal(obj.Object)
-		return errPatched(string(body), runtime.NewMissingKindErr(string(body)).Error())
-	case obj.GetAPIVersion() == "":
+		body := jsonText(obj.Object)
+		return errPatched(body, runtime.NewMissingKindErr(body).Error())
+	case obj.Object["apiVersion"] == "" || !has(obj.Object, "apiVersion"):
 		return apierrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
 	}
 	return nil

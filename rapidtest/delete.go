@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/samber/lo"
@@ -65,12 +66,21 @@ func (s *Server) tryDelete(ctx context.Context, res *servedResource, key objectK
 		old = &stored{obj: marked} // if it is to go, it is this version that goes
 	}
 	if !remove {
-		return &Response{Code: http.StatusOK, Object: lo.CoalesceOrEmpty(marked, old.obj)}, true
+		return &Response{Code: codeOfMarked(req.Delete), Object: lo.CoalesceOrEmpty(marked, old.obj)}, true
 	}
 	if !dry && !s.removeVersion(key, old, req) {
 		return nil, false
 	}
 	return removed(res, key, old.obj), true
+}
+
+// codeOfMarked is the status code of a delete that left the object there.
+func codeOfMarked(opts metav1.DeleteOptions) int {
+	//lint:ignore SA1019 the server still heeds it
+	if opts.OrphanDependents != nil && !*opts.OrphanDependents {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
 }
 
 // removeVersion removes an object if it is still the given version.
@@ -160,24 +170,41 @@ func (r *servedResource) grace(obj *unstructured.Unstructured, opts metav1.Delet
 }
 
 // finalizersFor adds and removes the finalizers through which the garbage collector is told what to
-// do with dependents.
+// do with dependents. Where the options say nothing, those that are there already decide.
 func finalizersFor(old []string, opts metav1.DeleteOptions) []string {
-	if opts.PropagationPolicy == nil {
-		return old
+	policy := lo.FromPtr(opts.PropagationPolicy)
+	switch {
+	//lint:ignore SA1019 the server still heeds it
+	case opts.OrphanDependents != nil && *opts.OrphanDependents:
+		policy = metav1.DeletePropagationOrphan
+	//lint:ignore SA1019 the server still heeds it
+	case opts.OrphanDependents != nil:
+		policy = metav1.DeletePropagationBackground
+	case opts.PropagationPolicy == nil:
+		i := slices.IndexFunc(old, isPropagation)
+		if i < 0 {
+			return old
+		}
+		policy = metav1.DeletePropagationForeground
+		if old[i] == metav1.FinalizerOrphanDependents {
+			policy = metav1.DeletePropagationOrphan
+		}
 	}
-	orphan := *opts.PropagationPolicy == metav1.DeletePropagationOrphan
-	foreground := *opts.PropagationPolicy == metav1.DeletePropagationForeground
-	out := lo.Without(old, metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)
-	if orphan {
+	out := lo.Reject(old, func(f string, _ int) bool { return isPropagation(f) })
+	switch policy {
+	case metav1.DeletePropagationOrphan:
 		out = append(out, metav1.FinalizerOrphanDependents)
-	}
-	if foreground {
+	case metav1.DeletePropagationForeground:
 		out = append(out, metav1.FinalizerDeleteDependents)
 	}
 	if sameSet(out, old) {
 		return old
 	}
 	return out
+}
+
+func isPropagation(finalizer string) bool {
+	return finalizer == metav1.FinalizerOrphanDependents || finalizer == metav1.FinalizerDeleteDependents
 }
 
 func sameSet(a, b []string) bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +14,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
@@ -216,7 +219,7 @@ func readDelete(req *Request, query url.Values, body []byte) error {
 	}
 	var err error
 	if len(body) > 0 && len(body) <= maxBodySize {
-		err = json.Unmarshal(body, &req.Delete)
+		err = decodeDeleteOptions(body, &req.Delete)
 	} else {
 		err = metav1.Convert_url_Values_To_v1_DeleteOptions(&query, &req.Delete, nil)
 	}
@@ -225,6 +228,21 @@ func readDelete(req *Request, query url.Values, body []byte) error {
 	}
 	req.DryRun = req.Delete.DryRun
 	return nil
+}
+
+// decodeDeleteOptions reads the body of a delete, which may be of any group that has a DeleteOptions.
+func decodeDeleteOptions(body []byte, into *metav1.DeleteOptions) error {
+	codecs := metainternalversionscheme.Codecs
+	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	if !ok {
+		return json.Unmarshal(body, into)
+	}
+	gvk := metav1.SchemeGroupVersion.WithKind("DeleteOptions")
+	obj, _, err := codecs.DecoderToVersion(info.Serializer, gvk.GroupVersion()).Decode(body, &gvk, into)
+	if err == nil && obj != runtime.Object(into) {
+		return errors.New("decoded object cannot be converted to DeleteOptions")
+	}
+	return err
 }
 
 // httpResponse writes a Response down.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -51,6 +52,8 @@ type selection struct {
 	fields    fields.Selector
 }
 
+// selectionOf reads the selectors of a request. That those of a list go together with its other
+// options is looked at between their syntax and the fields that they name, as in the real server.
 func (r *servedResource) selectionOf(req *Request) (selection, error) {
 	sel := selection{namespace: req.Namespace, labels: labels.Everything(), fields: fields.Everything()}
 	var err error
@@ -59,11 +62,15 @@ func (r *servedResource) selectionOf(req *Request) (selection, error) {
 			return sel, apierrors.NewBadRequest(err.Error())
 		}
 	}
-	if req.List.FieldSelector == "" {
-		return sel, nil
+	if req.List.FieldSelector != "" {
+		if sel.fields, err = fields.ParseSelector(req.List.FieldSelector); err != nil {
+			return sel, apierrors.NewBadRequest(err.Error())
+		}
 	}
-	if sel.fields, err = fields.ParseSelector(req.List.FieldSelector); err != nil {
-		return sel, apierrors.NewBadRequest(err.Error())
+	if req.Verb != VerbWatch {
+		if err := checkListOptions(req.List); err != nil {
+			return sel, err
+		}
 	}
 	for _, f := range sel.fields.Requirements() {
 		if f.Field != "metadata.name" && (f.Field != "metadata.namespace" || !r.Namespaced) {
@@ -97,6 +104,10 @@ func checkListOptions(o metav1.ListOptions) error {
 		if o.Continue != "" {
 			errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden when continue is provided"))
 		}
+		known := []metav1.ResourceVersionMatch{metav1.ResourceVersionMatchExact, metav1.ResourceVersionMatchNotOlderThan}
+		if !slices.Contains(known, o.ResourceVersionMatch) {
+			errs = append(errs, field.NotSupported(match, o.ResourceVersionMatch, append(known, "")))
+		}
 		if o.ResourceVersionMatch == metav1.ResourceVersionMatchExact && o.ResourceVersion == "0" {
 			errs = append(errs, field.Forbidden(match, `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`))
 		}
@@ -106,9 +117,6 @@ func checkListOptions(o metav1.ListOptions) error {
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
-	}
-	if o.Continue != "" && o.ResourceVersion != "" && o.ResourceVersion != "0" {
-		return apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
 	return nil
 }
@@ -151,9 +159,6 @@ type listPoint struct {
 }
 
 func (s *Server) list(res *servedResource, req *Request) *Response {
-	if err := checkListOptions(req.List); err != nil {
-		return failure(err)
-	}
 	sel, err := res.selectionOf(req)
 	if err != nil {
 		return failure(err)
@@ -170,17 +175,17 @@ func (s *Server) list(res *servedResource, req *Request) *Response {
 // listPoint works out where a list reads, and whether that can still be read.
 func (st *state) listPoint(o metav1.ListOptions, sel selection) (listPoint, error) {
 	if o.Continue != "" {
-		return st.continuePoint(o.Continue, sel)
+		return st.continuePoint(o, sel)
 	}
 	if o.ResourceVersion == "" {
 		return listPoint{rv: st.rv}, nil
 	}
-	rv, err := strconv.ParseInt(o.ResourceVersion, 10, 64)
+	parsed, err := strconv.ParseUint(o.ResourceVersion, 10, 64)
+	rv := int64(min(parsed, math.MaxInt64))
 	switch {
 	case err != nil:
-		return listPoint{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", field.ErrorList{
-			field.Invalid(field.NewPath("resourceVersion"), o.ResourceVersion, err.Error()),
-		})
+		return listPoint{}, apierrors.NewBadRequest("invalid resource version: " +
+			field.Invalid(field.NewPath("resourceVersion"), o.ResourceVersion, err.Error()).Error())
 	case rv > st.rv:
 		return listPoint{}, errTooLargeResourceVersion(rv, st.rv)
 	case o.ResourceVersionMatch != metav1.ResourceVersionMatchExact && st.cached > 0 && rv <= st.cached:
@@ -193,10 +198,13 @@ func (st *state) listPoint(o metav1.ListOptions, sel selection) (listPoint, erro
 	return listPoint{rv: rv}, nil
 }
 
-func (st *state) continuePoint(text string, sel selection) (listPoint, error) {
-	t, err := decodeContinue(text)
+func (st *state) continuePoint(o metav1.ListOptions, sel selection) (listPoint, error) {
+	t, err := decodeContinue(o.Continue)
 	if err != nil {
 		return listPoint{}, err
+	}
+	if o.ResourceVersion != "" && o.ResourceVersion != "0" {
+		return listPoint{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
 	if t.ResourceVersion > 0 && t.ResourceVersion < st.compacted {
 		expired := apierrors.NewResourceExpired(
@@ -227,6 +235,7 @@ func (st *state) page(res *servedResource, sel selection, at listPoint, limit in
 
 	list := &unstructured.UnstructuredList{Object: map[string]any{"kind": res.listKind(), "apiVersion": res.apiVersion()}}
 	list.SetResourceVersion(strconv.FormatInt(at.rv, 10))
+	list.SetContinue("") // an empty one is there too
 	list.Items = []unstructured.Unstructured{}
 	for i, k := range keys {
 		if !sel.matches(objects[k]) {

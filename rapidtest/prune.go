@@ -2,19 +2,20 @@ package rapidtest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/samber/lo"
 )
 
-// prune drops from an object's content every field that the resource does not know, and returns
-// their paths in order.
+// prune drops from an object's content every field beside the metadata that the resource does not
+// know, and returns their paths in order.
 func (r *servedResource) prune(content map[string]any) []string {
-	unknown := pruneMetadata(content)
-	if r.schema != nil {
-		unknown = append(unknown, r.schema.pruneMap(content, "", isTypeOrMeta)...)
+	if r.schema == nil {
+		return nil
 	}
+	unknown := r.schema.pruneMap(content, "", isTypeOrMeta)
 	slices.Sort(unknown)
 	return unknown
 }
@@ -33,16 +34,40 @@ func isMetadataField(key string) bool {
 	return false
 }
 
-func pruneMetadata(content map[string]any) []string {
-	meta, ok := content["metadata"].(map[string]any)
-	if !ok {
-		return nil
+func pruneMetadata(content map[string]any) {
+	if meta, ok := content["metadata"].(map[string]any); ok {
+		maps.DeleteFunc(meta, func(k string, _ any) bool { return !isMetadataField(k) })
 	}
-	unknown := lo.Filter(lo.Keys(meta), func(k string, _ int) bool { return !isMetadataField(k) })
-	for _, k := range unknown {
-		delete(meta, k)
+}
+
+// unknownMetadata returns the paths of the fields of metadata that ObjectMeta does not have, in order.
+func unknownMetadata(metadata any) []string {
+	meta, _ := metadata.(map[string]any)
+	var unknown []string
+	for k := range meta {
+		if !isMetadataField(k) {
+			unknown = append(unknown, "metadata."+k)
+		}
 	}
-	return lo.Map(unknown, func(k string, _ int) string { return "metadata." + k })
+	owners, _ := meta["ownerReferences"].([]any)
+	for i, o := range owners {
+		owner, _ := o.(map[string]any)
+		for k := range owner {
+			if !isOwnerField(k) {
+				unknown = append(unknown, fmt.Sprintf("metadata.ownerReferences[%d].%s", i, k))
+			}
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
+}
+
+func isOwnerField(key string) bool {
+	switch key {
+	case "apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion":
+		return true
+	}
+	return false
 }
 
 func (k *knownFields) pruneMap(m map[string]any, path string, keep func(string) bool) []string {

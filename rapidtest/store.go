@@ -44,11 +44,14 @@ func (k objectKey) path() string {
 
 // etcdKey is how the real server names the object in the text of storage errors.
 func (k objectKey) etcdKey() string {
-	if !strings.Contains(k.gvr.Group, ".") { // a built-in kind
+	if !isCustom(k.gvr) {
 		return "/registry/" + k.gvr.Resource + "/" + k.path()
 	}
 	return "/registry/" + k.gvr.Group + "/" + k.gvr.Resource + "/" + k.path()
 }
+
+// isCustom tells custom resources from built-in ones.
+func isCustom(gvr schema.GroupVersionResource) bool { return strings.Contains(gvr.Group, ".") }
 
 // stored is one version of an object. Once stored it is never changed: versions, snapshots and
 // answers share it.

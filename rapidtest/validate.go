@@ -46,10 +46,10 @@ func isBasic(err *field.Error) bool {
 // time on.
 func (r *servedResource) validateUpdate(obj, old *unstructured.Unstructured) field.ErrorList {
 	var errs field.ErrorList
-	if !plainMetadata(metaOf(obj), metaOf(old)) {
-		errs = r.validateMetadataUpdate(obj, old)
-	}
 	typeErrs := r.validateType(obj)
+	if !plainMetadata(metaOf(obj), metaOf(old)) {
+		errs = r.validateMetadataUpdate(obj, old, len(typeErrs) == 0)
+	}
 	if errs = append(errs, typeErrs...); len(typeErrs) > 0 {
 		return errs
 	}
@@ -57,11 +57,14 @@ func (r *servedResource) validateUpdate(obj, old *unstructured.Unstructured) fie
 }
 
 // validateMetadataUpdate checks metadata in the order of the real server, which looks at some of it
-// more than once and says so.
-func (r *servedResource) validateMetadataUpdate(obj, old *unstructured.Unstructured) field.ErrorList {
+// more than once and says so; once less where the type is wrong.
+func (r *servedResource) validateMetadataUpdate(obj, old *unstructured.Unstructured, rightType bool) field.ErrorList {
 	at := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(obj, r.Namespaced, pathSegment, at)
 	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
+	if !rightType {
+		return errs
+	}
 	return append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, at)...)
 }
 

@@ -2,6 +2,7 @@ package rapidtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,47 +39,55 @@ func (s *Server) create(ctx context.Context, res *servedResource, req *Request) 
 	}
 	obj, warnings, err := res.decodeBody(req)
 	if err != nil {
-		return failure(err)
+		return failure(err).withWarnings(warnings)
 	}
 	meta := metaOf(obj)
 	for _, f := range []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		delete(meta, f)
 	}
 	if err := res.checkPlace(obj, req); err != nil {
-		return failure(err)
+		return failure(err).withWarnings(warnings)
 	}
+	warnings = mergeWarnings(warnings, dropDuplicateOwners(obj, asSent))
 	obj, err = s.mutate(res, AdmissionRequest{Request: req, Operation: "CREATE", Object: obj})
 	if err != nil {
 		return failure(err).withWarnings(warnings)
 	}
-	created, err := s.createNamed(ctx, res, req, obj)
+	warnings = mergeWarnings(warnings, dropDuplicateOwners(obj, afterAdmission))
+	created, more, err := s.createNamed(ctx, res, req, obj)
+	warnings = mergeWarnings(warnings, more)
 	if err != nil {
 		return failure(err).withWarnings(warnings)
 	}
 	return &Response{Code: http.StatusCreated, Object: created, Warnings: warnings}
 }
 
-// createNamed stores obj under its name, or under the first generated one that is free.
-func (s *Server) createNamed(ctx context.Context, res *servedResource, req *Request, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// createNamed stores obj under its name, or under the first generated one that is free, and returns warnings with it.
+func (s *Server) createNamed(ctx context.Context, res *servedResource, req *Request, obj *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
 	base := textOf(obj, "generateName")
-	if textOf(obj, "name") != "" || base == "" {
-		return s.createOne(ctx, res, req, obj)
+	if name := textOf(obj, "name"); name != "" || base == "" {
+		created, warnings, err := s.createOne(ctx, res, req, obj)
+		if apierrors.IsAlreadyExists(err) && base != "" {
+			err = errGeneratedName(res, name, err)
+		}
+		return created, warnings, err
 	}
 	var created *unstructured.Unstructured
+	var warnings []string
 	var err error
 	for range maxGenerateAttempts {
 		candidate := obj.DeepCopy()
 		candidate.SetName(s.generateName(base))
-		created, err = s.createOne(ctx, res, req, candidate)
+		created, warnings, err = s.createOne(ctx, res, req, candidate)
 		if !apierrors.IsAlreadyExists(err) {
-			return created, err
+			return created, warnings, err
 		}
-		err = apierrors.NewGenerateNameConflict(res.groupResource(), candidate.GetName(), 1)
+		err = errGeneratedName(res, candidate.GetName(), err)
 	}
-	return nil, err
+	return nil, warnings, err
 }
 
-func (s *Server) createOne(ctx context.Context, res *servedResource, req *Request, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (s *Server) createOne(ctx context.Context, res *servedResource, req *Request, obj *unstructured.Unstructured) (_ *unstructured.Unstructured, warnings []string, err error) {
 	meta := metaOf(obj)
 	meta["uid"] = string(s.nextUID())
 	meta["creationTimestamp"] = timestamp(time.Now())
@@ -87,39 +96,56 @@ func (s *Server) createOne(ctx context.Context, res *servedResource, req *Reques
 		delete(obj.Object, "status")
 	}
 	if errs := res.validateCreate(obj); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(obj.GroupVersionKind().GroupKind(), obj.GetName(), errs)
+		return nil, nil, apierrors.NewInvalid(obj.GroupVersionKind().GroupKind(), obj.GetName(), errs)
 	}
+	warnings = res.finalizerWarnings(obj, nil)
 	if err := s.validate(AdmissionRequest{Request: req, Operation: "CREATE", Object: obj}); err != nil {
-		return nil, err
+		return nil, warnings, err
 	}
-	if textOf(obj, "resourceVersion") != "" && len(req.DryRun) == 0 {
-		return nil, errors.New("resourceVersion should not be set on objects to be created")
+	if rv, err := parseResourceVersion(textOf(obj, "resourceVersion")); err == nil && rv != 0 && len(req.DryRun) == 0 {
+		return nil, warnings, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	key := objectKey{req.GVR, textOf(obj, "namespace"), textOf(obj, "name")}
 	if len(req.DryRun) > 0 {
 		if old := s.load(key); old != nil {
-			return nil, errExists(res, key, old)
+			return nil, warnings, errExists(res, key, old)
 		}
-		return obj, nil
+		return obj, warnings, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, errRequestTimeout(err)
+		return nil, warnings, errRequestTimeout(err)
 	}
+	forStorage(obj)
 	for !s.swap(key, nil, obj, req) {
 		if old := s.load(key); old != nil {
-			return nil, errExists(res, key, old)
+			return nil, warnings, errExists(res, key, old)
 		}
 	}
-	return obj, nil
+	return obj, warnings, nil
 }
 
 func errExists(res *servedResource, key objectKey, old *stored) error {
 	err := apierrors.NewAlreadyExists(res.groupResource(), key.name)
 	if old.obj.GetDeletionTimestamp() != nil {
-		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+		err.ErrStatus.Message = beingDeleted + err.ErrStatus.Message
 	}
 	return err
 }
+
+// errGeneratedName is the error of a create with a generateName whose name is taken, though it was not generated.
+func errGeneratedName(res *servedResource, name string, taken error) error {
+	err := apierrors.NewGenerateNameConflict(res.groupResource(), name, 1)
+	if strings.HasPrefix(taken.Error(), beingDeleted) {
+		err.ErrStatus.Message = beingDeleted + err.ErrStatus.Message
+	}
+	return err
+}
+
+// forStorage drops what the storage does not keep. The answer to a dry run still shows it.
+func forStorage(obj *unstructured.Unstructured) { delete(metaOf(obj), "selfLink") }
+
+// beingDeleted begins the text of the error of a create whose name is taken by an object that is on its way out.
+const beingDeleted = "object is being deleted: "
 
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
@@ -158,7 +184,7 @@ func (s *Server) update(ctx context.Context, res *servedResource, req *Request) 
 	}
 	u := &updating{server: s, res: res, req: req, key: objectKey{req.GVR, req.Namespace, req.Name}}
 	if err := u.decode(); err != nil {
-		return failure(err)
+		return failure(err).withWarnings(u.warnings)
 	}
 	for {
 		obj, done, err := u.try(ctx)
@@ -186,17 +212,26 @@ func (u *updating) decode() error {
 	if u.req.Verb == VerbPatch {
 		switch u.req.PatchType {
 		case types.JSONPatchType, types.MergePatchType:
-			return nil
+		default:
+			return errPatchType()
 		}
-		return errPatchType()
+		if !json.Valid(u.req.Patch) {
+			return apierrors.NewBadRequest("invalid JSON patch")
+		}
+		return nil
 	}
-	obj, warnings, err := u.res.decodeBody(u.req)
-	if err != nil {
+	var err error
+	if u.sent, u.warnings, err = u.res.decodeBody(u.req); err != nil {
 		return err
 	}
-	u.sent, u.warnings = obj, warnings
-	return u.res.checkPlace(obj, u.req)
+	if err := u.res.checkPlace(u.sent, u.req); err != nil {
+		return err
+	}
+	u.warn(dropDuplicateOwners(u.sent, asSent))
+	return nil
 }
+
+func (u *updating) warn(texts []string) { u.warnings = mergeWarnings(u.warnings, texts) }
 
 // try makes the new object from what is stored and stores it, unless what is stored changed on the way.
 func (u *updating) try(ctx context.Context) (obj *unstructured.Unstructured, done bool, err error) {
@@ -212,6 +247,7 @@ func (u *updating) try(ctx context.Context) (obj *unstructured.Unstructured, don
 	if err != nil {
 		return nil, false, err
 	}
+	u.warn(dropDuplicateOwners(obj, afterAdmission))
 	if err := u.checkResourceVersion(obj, old); err != nil {
 		return nil, false, err
 	}
@@ -219,10 +255,21 @@ func (u *updating) try(ctx context.Context) (obj *unstructured.Unstructured, don
 	if errs := u.res.validateUpdate(obj, old.obj); len(errs) > 0 {
 		return nil, false, apierrors.NewInvalid(obj.GroupVersionKind().GroupKind(), u.req.Name, errs)
 	}
+	if u.req.Subresource == "" {
+		u.warn(u.res.finalizerWarnings(obj, old.obj))
+	}
 	if err := u.server.validate(AdmissionRequest{Request: u.req, Operation: "UPDATE", Object: obj, OldObject: old.obj}); err != nil {
 		return nil, false, err
 	}
 	return u.store(ctx, obj, old)
+}
+
+// storageKey is how the storage names the object in errors. The one of dry runs leaves out where that begins.
+func (u *updating) storageKey() string {
+	if len(u.req.DryRun) > 0 {
+		return strings.TrimPrefix(u.key.etcdKey(), "/registry")
+	}
+	return u.key.etcdKey()
 }
 
 // next is the object that the request asks for, given the stored one.
@@ -233,23 +280,33 @@ func (u *updating) next(old *unstructured.Unstructured) (*unstructured.Unstructu
 		return obj, err
 	}
 	if uid := u.sent.GetUID(); uid != "" && uid != old.GetUID() {
-		return nil, errOtherUID(u.res, u.key, uid, old.GetUID())
+		return nil, errOtherUID(u.res, u.req.Name, u.storageKey(), uid, old.GetUID())
 	}
 	return u.sent.DeepCopy(), nil
 }
 
+// parseResourceVersion reads a resourceVersion, which is a number to the server; none is 0.
+func parseResourceVersion(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
 func (u *updating) checkResourceVersion(obj *unstructured.Unstructured, old *stored) error {
+	current := textOf(old.obj, "resourceVersion")
 	sent := textOf(obj, "resourceVersion")
-	switch {
-	case sent == "" || sent == "0":
-		if !u.res.Unconditional {
-			return errNoResourceVersion(u.res, u.req.Name)
-		}
-		metaOf(obj)["resourceVersion"] = textOf(old.obj, "resourceVersion")
-	case sent != textOf(old.obj, "resourceVersion"):
-		if _, err := strconv.ParseUint(sent, 10, 64); err != nil {
-			return err // which makes a 500 of it, as in the real server
-		}
+	if sent == current {
+		return nil
+	}
+	switch rv, err := parseResourceVersion(sent); {
+	case err != nil:
+		return err // which makes a 500 of it, as in the real server
+	case rv == 0 && !u.res.Unconditional:
+		return errNoResourceVersion(u.res, u.req.Name)
+	case rv == 0:
+		metaOf(obj)["resourceVersion"] = current
+	case rv != uint64(old.rv):
 		return errConflict(u.res, u.req.Name, errors.New(optimisticLock))
 	}
 	return nil
@@ -301,11 +358,16 @@ func setOrDelete(into map[string]any, key string, from map[string]any) {
 // nothing changes.
 func (u *updating) store(ctx context.Context, obj *unstructured.Unstructured, old *stored) (*unstructured.Unstructured, bool, error) {
 	remove := deletesNow(obj, old.obj)
+	if len(u.req.DryRun) > 0 {
+		return obj, true, nil
+	}
+	if !remove { // what is only answered stays as it was sent
+		forStorage(obj)
+		setOrDelete(metaOf(obj), "resourceVersion", metaOf(old.obj)) // in the server's digits
+	}
 	switch {
 	case !remove && sameMap(obj.Object, old.obj.Object):
 		return old.obj, true, nil
-	case len(u.req.DryRun) > 0:
-		return obj, true, nil
 	case ctx.Err() != nil:
 		return nil, false, errRequestTimeout(ctx.Err())
 	case remove:

@@ -25,8 +25,8 @@ func Scripts() *rapid.Generator[Script] {
 	return rapid.Custom(func(t *rapid.T) Script {
 		kind := rapid.SampledFrom(Kinds()).Draw(t, "kind")
 		d := drawer{t: t, kind: kind}
-		s := Script{Kind: kind.Kind, Requests: []Request{d.create("a")}}
-		for range rapid.IntRange(1, maxRequests-1).Draw(t, "requests") {
+		s := Script{Kind: kind.Kind, Requests: []Request{d.valid("a"), d.create("b")}}
+		for range rapid.IntRange(3, maxRequests-2).Draw(t, "requests") {
 			s.Requests = append(s.Requests, d.request())
 		}
 		return s
@@ -40,6 +40,8 @@ func Generate(seed int) Script { return Scripts().Example(seed) }
 type drawer struct {
 	t    *rapid.T
 	kind Kind
+	// ofStatus requests go to the status; one that is of another kind would be pruned only when it is read again
+	ofStatus bool
 }
 
 // of draws one of some values.
@@ -48,14 +50,18 @@ func (d drawer) of(values ...string) string { return rapid.SampledFrom(values).D
 // oneIn is true once in n draws.
 func (d drawer) oneIn(n int) bool { return rapid.IntRange(1, n).Draw(d.t, "one in") == n }
 
-func (d drawer) name() string { return d.of("a", "a", "a", "a", "a", "b", "b", "c") }
+func (d drawer) name() string {
+	return d.of("a", "a", "a", "a", "a", "a", "a", "a", "b", "b", "b", "c")
+}
 
 func (d drawer) request() Request {
 	name := d.name()
 	switch d.of(
-		"create", "update", "update", "update", "update", "status", "status", "merge", "merge", "json", "json", "delete", "delete", "get", "list", "list",
+		"valid", "create", "update", "update", "update", "update", "status", "status", "merge", "merge", "json", "json", "delete", "delete", "get", "list", "list",
 		"collection",
 	) {
+	case "valid":
+		return d.valid(name)
 	case "create":
 		return d.create(name)
 	case "update":
@@ -74,6 +80,13 @@ func (d drawer) request() Request {
 		return d.deleteCollection()
 	}
 	return Request{Method: http.MethodGet, Path: name + d.of("", "", "", "/status")}
+}
+
+// valid draws a create that succeeds where the name is free.
+func (d drawer) valid(name string) Request {
+	return Request{Method: http.MethodPost, Base: BaseNew, Of: name, Edits: []Edit{
+		{Path: []string{"metadata", "finalizers"}, Value: d.of(`["example.com/one"]`, "")}, d.metaEntry("labels", []string{"team"}, []string{"x", "y"}),
+	}}
 }
 
 func (d drawer) create(name string) Request {
@@ -112,6 +125,7 @@ func (d drawer) update(name string) Request {
 }
 
 func (d drawer) status(name string) Request {
+	d.ofStatus = true
 	r := d.update(name)
 	r.Path = name + "/status"
 	r.Edits = append(r.Edits, d.statusEdit())
@@ -157,6 +171,9 @@ func (d drawer) edit() Edit {
 	case "field":
 		return edit(d.oneIn(2), "spec", d.kind.Field)
 	case "number":
+		if d.kind.number == nil {
+			return edit(d.oneIn(2), "spec", d.kind.Field)
+		}
 		return edit(rapid.IntRange(1, 3).Draw(d.t, "number"), d.kind.number...)
 	case "annotation":
 		return d.metaEntry("annotations", []string{"example.com/a", "b"}, []string{"", "x", "y"})
@@ -228,10 +245,10 @@ func (d drawer) owners() Edit {
 
 // serverField draws a change of what only the server may change.
 func (d drawer) serverField() Edit {
-	switch field := d.of("generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generateName"); field {
-	case "generation", "deletionGracePeriodSeconds":
+	switch field := d.of("generation", "creationTimestamp", "selfLink", "generateName"); field {
+	case "generation":
 		return Edit{Path: []string{"metadata", field}, Value: d.of("", "null", "0", "1", "7", "99", "-1")}
-	case "creationTimestamp", "deletionTimestamp":
+	case "creationTimestamp":
 		return Edit{Path: []string{"metadata", field}, Value: d.of("", "null", `"2020-01-01T00:00:00Z"`, `"2020-01-01T01:00:00+01:00"`, `"2999-01-01T00:00:00Z"`)}
 	default:
 		return Edit{Path: []string{"metadata", field}, Value: d.of("", "null", `"x"`, `"x-"`, `""`)}
@@ -244,7 +261,6 @@ func (d drawer) oddField() Edit {
 	case "type":
 		field := d.of(
 			"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "labels", "annotations", "finalizers", "ownerReferences",
-			"deletionGracePeriodSeconds",
 		)
 		return Edit{Path: []string{"metadata", field}, Value: d.of(`5`, `true`, `{"a":5}`, `[5]`, `"text"`, `1.5`)}
 	case "unknown":
@@ -257,7 +273,11 @@ func (d drawer) oddField() Edit {
 
 // topField draws a change of a field beside the metadata.
 func (d drawer) topField() Edit {
-	switch d.of("kind", "apiVersion", "unknown", "spec", "spec", "status", "status") {
+	field := d.of("kind", "apiVersion", "unknown", "spec", "spec", "status", "status")
+	if d.ofStatus && (field == "kind" || field == "apiVersion") {
+		return Edit{Path: []string{field}, Value: d.of("", "null", `""`)}
+	}
+	switch field {
 	case "kind":
 		return Edit{Path: []string{"kind"}, Value: d.of("", "null", `""`, `"Other"`)}
 	case "apiVersion":
@@ -275,7 +295,7 @@ func (d drawer) statusEdit() Edit {
 	status := jsonText(d.kind.Status())
 	return Edit{Path: []string{"status"}, Value: d.of(
 		status, status, status, strings.ReplaceAll(status, `"True"`, `"False"`), strings.ReplaceAll(status, `"Suspended"`, `"Other"`), "", "null", `{"conditions":[]}`,
-		`{"conditions":null}`, `{"odd":1,"conditions":[]}`,
+		`{"odd":1,"conditions":[]}`,
 	)}
 }
 
@@ -289,6 +309,7 @@ func (d drawer) writeQuery() string {
 }
 
 func (d drawer) mergePatch(name string) Request {
+	d.ofStatus = d.oneIn(3)
 	r := Request{Method: http.MethodPatch, Path: name, ContentType: "application/merge-patch+json", Query: d.writeQuery()}
 	patch := map[string]any{}
 	for range rapid.SampledFrom([]int{0, 1, 1, 2, 3}).Draw(d.t, "edits") {
@@ -299,7 +320,7 @@ func (d drawer) mergePatch(name string) Request {
 		setAt(patch, e.Path, rawJSON(e.Value), false)
 	}
 	r.Body = jsonText(patch)
-	if d.oneIn(3) {
+	if d.ofStatus {
 		r.Path += "/status"
 		e := d.statusEdit()
 		setAt(patch, e.Path, rawJSON(e.Value), false)
@@ -321,7 +342,10 @@ func rawJSON(text string) any {
 }
 
 func (d drawer) jsonPatch(name string) Request {
-	r := Request{Method: http.MethodPatch, Path: name + d.of("", "", "", "/status"), ContentType: "application/json-patch+json", Query: d.writeQuery()}
+	r := Request{Method: http.MethodPatch, Path: name, ContentType: "application/json-patch+json", Query: d.writeQuery()}
+	if d.ofStatus = d.oneIn(4); d.ofStatus {
+		r.Path += "/status"
+	}
 	ops := []any{}
 	for range rapid.IntRange(0, 3).Draw(d.t, "operations") {
 		ops = append(ops, d.operation(name))
@@ -351,6 +375,7 @@ func (d drawer) operation(name string) any {
 		delete(op, "value")
 	case "copy", "move":
 		delete(op, "value")
+		op["path"] = d.of("/metadata/labels", "/metadata/annotations", "/metadata/annotations/b", "/metadata/labels/team", "/metadata/finalizers/-", "/metadata/none/deeper")
 		op["from"] = d.of("/metadata/labels", "/metadata/annotations", "/metadata/annotations/b", "/metadata/finalizers/0", "/metadata/name", "/none", "/metadata/uid")
 	}
 	if d.oneIn(4) {

@@ -17,7 +17,7 @@ type Kind struct {
 	Running bool
 	// Status returns a valid status, anew each time.
 	Status func() map[string]any
-	// number is where the spec takes a small number that may change at any time.
+	// number is where the spec takes a small number that may change at any time; nil where nowhere.
 	number []string
 }
 
@@ -26,7 +26,7 @@ func Kinds() []Kind {
 	return []Kind{
 		{
 			GVR:  schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-			Kind: "TrainJob", Field: "suspend", Running: false, Status: status, number: []string{"spec", "trainer", "numNodes"},
+			Kind: "TrainJob", Field: "suspend", Running: false, Status: status,
 			Spec: func() map[string]any {
 				return map[string]any{"runtimeRef": map[string]any{"name": "torch"}, "trainer": map[string]any{"numNodes": int64(1)}}
 			},

@@ -68,16 +68,19 @@ func (m *memory) stale(name string) map[string]any {
 }
 
 // fill puts what was seen in the place of placeholders.
-func (m *memory) fill(text string) string {
+func (m *memory) fill(text string) string { return m.fillOr(text, "1") }
+
+// fillOr puts what was seen in the place of placeholders, and none where there was no resourceVersion.
+func (m *memory) fillOr(text, none string) string {
 	return m.holes.ReplaceAllStringFunc(text, func(hole string) string {
 		what, name, _ := strings.Cut(strings.Trim(hole, "{}"), " ")
 		switch what {
 		case "uid":
 			return textOr(meta(m.seen(name), "uid"), "none")
 		case "rv":
-			return textOr(meta(m.seen(name), "resourceVersion"), "1")
+			return textOr(meta(m.seen(name), "resourceVersion"), none)
 		case "stale":
-			return textOr(meta(m.stale(name), "resourceVersion"), "1")
+			return textOr(meta(m.stale(name), "resourceVersion"), none)
 		case "continue":
 			return textOr(m.token, "none")
 		}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,6 +57,7 @@ type player struct {
 	err   error
 	last  map[string]any    // the object of the latest answer that had one
 	known map[string]string // texts that differ between servers, and what to write instead
+	uids  int               // how many of them are UIDs
 	// numbered are the resourceVersions seen, and what to write instead; nil leaves them out of bodies
 	numbered map[string]string
 }
@@ -126,7 +128,7 @@ func (p *player) step(name string, c call) map[string]any {
 	}
 	o := Observation{
 		Kind: p.kind.Kind, Sequence: p.sequence, Step: name, Code: resp.StatusCode,
-		Warnings: warningsOf(resp.Header), RetryAfter: resp.Header.Get("Retry-After"),
+		RetryAfter: resp.Header.Get("Retry-After"),
 	}
 	if strings.Contains(c.query, "watch=1") && resp.StatusCode == http.StatusOK {
 		o.Body, p.err = p.events(data)
@@ -140,6 +142,9 @@ func (p *player) step(name string, c call) map[string]any {
 		return nil
 	}
 	p.learn(body)
+	for _, w := range warningsOf(resp.Header) {
+		o.Warnings = append(o.Warnings, p.neutral(w))
+	}
 	if body["kind"] == "Status" {
 		o.Reason, _ = body["reason"].(string)
 		message, _ := body["message"].(string)
@@ -150,8 +155,25 @@ func (p *player) step(name string, c call) map[string]any {
 		p.last = body
 	}
 	o.Body = p.neutralBody(body)
+	if p.numbered != nil {
+		sortCauses(&o)
+	}
 	p.seen = append(p.seen, o)
 	return body
+}
+
+// sortCauses puts the causes of a refusal in order, and keeps of its message, which is made of them, the length. A server
+// looks through labels in any order.
+func sortCauses(o *Observation) {
+	body, _ := o.Body.(map[string]any)
+	details, _ := body["details"].(map[string]any)
+	causes, _ := details["causes"].([]any)
+	if len(causes) < 2 {
+		return
+	}
+	slices.SortStableFunc(causes, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	o.Message = fmt.Sprintf("<%d bytes about the causes>", len(o.Message))
+	body["message"] = o.Message
 }
 
 // events reads the stream of a watch.
@@ -188,7 +210,8 @@ func meta(obj map[string]any, field string) any {
 // learn remembers the texts in an answer that another server would have made otherwise.
 func (p *player) learn(body map[string]any) {
 	if uid, ok := meta(body, "uid").(string); ok && p.known[uid] == "" {
-		p.known[uid] = fmt.Sprintf("<uid %d>", len(p.known))
+		p.known[uid] = fmt.Sprintf("<uid %d>", p.uids)
+		p.uids++
 	}
 	if rv, ok := meta(body, "resourceVersion").(string); ok && rv != "" {
 		p.known["("+rv+")"] = "(<rv>)"
@@ -201,6 +224,7 @@ func (p *player) neutral(text string) string {
 	}
 	text = regexp.MustCompile(`\b`+regexp.QuoteMeta(p.namespace)+`\b`).ReplaceAllString(text, "<namespace>")
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(text, "<time>")
+	text = regexp.MustCompile(`in record \(\d+\)`).ReplaceAllString(text, "in record (<rv>)")
 	// refusals of patches show the whole object, managedFields and all
 	text = regexp.MustCompile(`is missing in '\{.*\}'`).ReplaceAllString(text, "is missing in <object>")
 	return regexp.MustCompile(`Invalid value: "\{.*\}"`).ReplaceAllString(text, "Invalid value: <object>")

@@ -31,7 +31,7 @@ type Script struct {
 //	{continue}   the continue token of the latest list
 //
 // Where nothing was seen that a placeholder could stand for, it stands for the text "none", and one
-// for a resourceVersion for "1".
+// for a resourceVersion for "1", in a query for "0".
 type Request struct {
 	// Method is the HTTP method.
 	Method string
@@ -148,7 +148,7 @@ func (p *scriptPlayer) request(name string, r Request) {
 		p.player.err = err
 		return
 	}
-	c := call{method: r.Method, path: r.Path, query: escapeQuery(p.memory.fill(r.Query)), contentType: r.ContentType}
+	c := call{method: r.Method, path: r.Path, query: escapeQuery(p.memory.fillOr(r.Query, "0")), contentType: r.ContentType}
 	if body != "" || r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch {
 		c.body = body
 	}
