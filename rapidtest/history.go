@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/meta"
@@ -57,6 +58,7 @@ type revision struct {
 // A call is one call of a supervisor.
 type call struct {
 	spec     callSpec
+	asked    meta.Call
 	name     string
 	began    time.Time
 	deadline time.Time
@@ -65,7 +67,15 @@ type call struct {
 	updates  int // transmissions
 	doubts   int // updates whose answer did not say what became of them
 	commits  int
-	out      *outcome
+	// seen is what its reads of the held object have shown, in order.
+	seen []sighting
+	out  *outcome
+}
+
+// A sighting is the instance that a call saw on an object.
+type sighting struct {
+	uid      types.UID
+	instance int64
 }
 
 type callKey struct{}
@@ -121,10 +131,10 @@ func (h *history) violated() error {
 const wordSize = 64
 
 // begin notes that a call begins, and returns a context for it.
-func (h *history) begin(ctx context.Context, spec callSpec, deadline time.Time) (context.Context, *call) {
+func (h *history) begin(ctx context.Context, spec callSpec, asked meta.Call) (context.Context, *call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &call{spec: spec, began: time.Now(), deadline: deadline, from: len(h.versions) - 1}
+	c := &call{spec: spec, asked: asked, began: time.Now(), deadline: asked.Deadline, from: len(h.versions) - 1}
 	c.name = fmt.Sprintf("%02d %s", len(h.calls)+1, spec)
 	h.calls = append(h.calls, c)
 	h.illegible = h.illegible || len(h.calls) > wordSize
@@ -221,15 +231,43 @@ func (h *history) sent(c *call, req *Request) *event {
 		h.fail("C8", "%s sends an update as field manager %q with field validation %q", c.spec, req.FieldManager, req.FieldValidation)
 	case c.updates > 1+retry.MaxRetries:
 		h.fail("I7", "%s sends update number %d", c.spec, c.updates)
+	case c.overtaken():
+		h.fail("H6", "%s goes on although the instance in force changed from %d to %d while it ran", c.spec, c.seen[len(c.seen)-2].instance, c.seen[len(c.seen)-1].instance)
 	}
 	return e
+}
+
+// overtaken says that the last two reads of a Hold show different instances, the last one not its own (rule H6).
+func (c *call) overtaken() bool {
+	if c.spec.op != meta.OpHold || len(c.seen) < 2 {
+		return false
+	}
+	before, now := c.seen[len(c.seen)-2], c.seen[len(c.seen)-1]
+	return before.uid == now.uid && before.instance != now.instance && now.instance != c.spec.instance
+}
+
+// sees notes what a read of the held object shows.
+func (c *call) sees(s *subject, req *Request, resp *Response) {
+	if req.GVR != s.held || resp == nil {
+		return
+	}
+	obj := resp.Object
+	if resp.List != nil && len(resp.List.Items) == 1 {
+		obj = &resp.List.Items[0]
+	}
+	if obj != nil {
+		c.seen = append(c.seen, sighting{obj.GetUID(), s.read(obj).instance})
+	}
 }
 
 // heard notes what a client saw of its request.
 func (h *history) heard(sent *event, resp *Response, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if sent.req.Write() && (err != nil || resp.Code >= 500) {
+	switch {
+	case !sent.req.Write():
+		sent.call.sees(h.subject, sent.req, resp)
+	case err != nil || resp.Code >= 500:
 		sent.call.doubts++
 	}
 	h.note(event{kind: evHears, call: sent.call, req: sent.req, resp: resp, err: err, fault: sent.fault})
@@ -288,12 +326,28 @@ func (h *history) permitted(by *call, c Commit) error {
 
 // resumesAsItShould checks what a release has made of the pause field (rule R2).
 func (h *history) resumesAsItShould(by *call, p, n reading, c Commit) error {
-	if by.spec.op == meta.OpHold || !p.paused || n.paused {
+	if by.spec.op == meta.OpHold {
+		return by.signed(c.Object)
+	}
+	if !p.paused || n.paused {
 		return nil
 	}
 	got, _, _ := unstructured.NestedFieldNoCopy(c.Object.Object, h.subject.path...)
 	if want := h.subject.resumes(c.Previous, h.lastRunning()); got != want {
 		return breaks("R2", "%s left %v in %s, and not %v", by.spec, got, retry.PathString(h.subject.path), want)
+	}
+	return nil
+}
+
+// signed checks that a hold says who placed it, why and when (rule H1).
+func (c *call) signed(obj *unstructured.Unstructured) error {
+	var k meta.Keys
+	a := obj.GetAnnotations()
+	if a[k.Holder()] != c.asked.Holder || a[k.Reason()] != c.asked.Reason {
+		return breaks("H1", "%s is said to be by %q, because of %q", c.spec, a[k.Holder()], a[k.Reason()])
+	}
+	if since, err := time.Parse(time.RFC3339, a[k.Since()]); err != nil || since.After(time.Now()) {
+		return breaks("H1", "%s is said to be there since %q", c.spec, a[k.Since()])
 	}
 	return nil
 }

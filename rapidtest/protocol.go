@@ -148,7 +148,7 @@ type witnessed struct {
 type method func(context.Context, meta.Ref, meta.Call) (holdable.Receipt, error)
 
 func (w witnessed) do(ctx context.Context, op meta.Op, ref meta.Ref, asked meta.Call, make method) (holdable.Receipt, error) {
-	ctx, c := w.st.history.begin(ctx, callSpec{op, asked.Instance}, asked.Deadline)
+	ctx, c := w.st.history.begin(ctx, callSpec{op, asked.Instance}, asked)
 	receipt, err := make(ctx, ref, asked)
 	w.st.history.returned(c, outcome{receipt, err})
 	return receipt, err

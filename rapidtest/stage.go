@@ -196,7 +196,7 @@ func (b begins) do(st *stage) {
 	if named := st.named(); b.pinned && named != nil {
 		ref.UID = named.GetUID()
 	}
-	asked := meta.Call{Instance: b.instance, Deadline: time.Now().Add(b.within), Holder: "a supervisor", Reason: "rapidtest"}
+	asked := meta.Call{Instance: b.instance, Deadline: time.Now().Add(b.within), Holder: fmt.Sprintf("caller %d", len(st.history.calls)+1), Reason: "rapidtest"}
 	make := map[meta.Op]method{meta.OpHold: holder.Hold, meta.OpRelease: holder.Release, meta.OpOpen: holder.Open}[b.op]
 	st.running++
 	go func() {
