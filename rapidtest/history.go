@@ -315,7 +315,7 @@ func (h *history) permitted(by *call, c Commit) error {
 		return h.subject.audit(c.Previous, nil, by.spec)
 	}
 	p, n := h.subject.read(c.Previous), h.subject.read(c.Object)
-	if p.instance > 0 && n.instance > 0 && p.paused && !n.paused {
+	if by.spec.op != meta.OpOpen && p.instance > 0 && n.instance > 0 && p.paused && !n.paused {
 		return breaks("I2", "%s left the object running under hold %d", by.spec, n.instance)
 	}
 	if err := h.subject.audit(c.Previous, c.Object, by.spec); err != nil {

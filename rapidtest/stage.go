@@ -30,6 +30,8 @@ type play struct {
 	http bool
 	// counted: A is counted, by the calls or by the cast.
 	counted bool
+	// between stands between the clients and everything else, to spoil what they do; nil for nothing.
+	between Middleware
 	// manners are those of the supervisors that share a ledger; nil where calls are made as they come.
 	manners *manners
 }
@@ -124,9 +126,13 @@ func (st *stage) holder(http bool) (holdable.Holder, error) {
 	if h, ok := st.holders[http]; ok {
 		return h, nil
 	}
-	engine, err := retry.NewForClient(st.server.Dynamic("a supervisor", st.watched), engineOptions())
+	way := []Middleware{st.watched}
+	if st.between != nil {
+		way = []Middleware{st.between, st.watched}
+	}
+	engine, err := retry.NewForClient(st.server.Dynamic("a supervisor", way...), engineOptions())
 	if http {
-		engine, err = retry.New(st.server.RESTConfig("a supervisor", st.watched), engineOptions())
+		engine, err = retry.New(st.server.RESTConfig("a supervisor", way...), engineOptions())
 	}
 	if err != nil {
 		return nil, err
@@ -149,24 +155,26 @@ func (st *stage) watched(next RoundTrip) RoundTrip {
 
 // finish has everything that was begun come to its end: the calls return, and what the network held back arrives.
 func (st *stage) finish() {
-	for {
+	for quiet := 0; quiet < 2; {
 		synctest.Wait()
 		st.reap()
 		steps := st.network.Parked()
 		switch {
-		case st.running == 0:
-			time.Sleep(time.Hour)
-			if st.manners != nil {
-				st.newestWins()
-			}
-			st.history.end()
-			return
 		case len(steps) > 0:
 			steps[0].Proceed()
-		default:
+		case st.running > 0:
 			st.await(time.Second)
+		default:
+			st.await(time.Hour)
+			quiet++
+			continue
 		}
+		quiet = 0
 	}
+	if st.manners != nil {
+		st.newestWins()
+	}
+	st.history.end()
 }
 
 // await lets time pass until one more request is under way, or d is over.
