@@ -152,18 +152,18 @@ func (r *servedResource) patched(req *Request, old *unstructured.Unstructured) (
 	return obj, warnings(req, unknown), r.checkPlace(obj, req)
 }
 
-func has(m map[string]any, key string) bool {
-	_, ok := m[key]
-	return ok
-}
-
 // checkPatchedType refuses a patch that takes away what an object is.
 func checkPatchedType(obj *unstructured.Unstructured) error {
-	switch {
-	case obj.GetKind() == "":
-		body := jsonText(obj.Object)
-		return errPatched(body, runtime.NewMissingKindErr(body).Error())
-	case obj.Object["apiVersion"] == "" || !has(obj.Object, "apiVersion"):
+	if obj.GetKind() != "" {
+		return nil
+	}
+	body := jsonText(obj.Object)
+	return errPatched(body, runtime.NewMissingKindErr(body).Error())
+}
+
+// checkHasVersion refuses an object that a patch has left without an apiVersion.
+func checkHasVersion(obj *unstructured.Unstructured) error {
+	if obj.GetAPIVersion() == "" {
 		return apierrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/samber/lo"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -148,7 +149,7 @@ func (r *resourceFace) Create(ctx context.Context, obj *unstructured.Unstructure
 	if err := carry(req, obj); err != nil {
 		return nil, err
 	}
-	req.FieldManager, req.FieldValidation, req.DryRun = opts.FieldManager, opts.FieldValidation, opts.DryRun
+	req.FieldManager, req.FieldValidation, req.DryRun = opts.FieldManager, opts.FieldValidation, lo.Compact(opts.DryRun) // in a query, what is empty is left out
 	return r.sendForObject(ctx, req)
 }
 
@@ -164,7 +165,7 @@ func (r *resourceFace) Update(ctx context.Context, obj *unstructured.Unstructure
 	if err := carry(req, obj); err != nil {
 		return nil, err
 	}
-	req.FieldManager, req.FieldValidation, req.DryRun = opts.FieldManager, opts.FieldValidation, opts.DryRun
+	req.FieldManager, req.FieldValidation, req.DryRun = opts.FieldManager, opts.FieldValidation, lo.Compact(opts.DryRun) // in a query, what is empty is left out
 	return r.sendForObject(ctx, req)
 }
 
@@ -180,7 +181,7 @@ func (r *resourceFace) Patch(ctx context.Context, name string, pt types.PatchTyp
 		return nil, err
 	}
 	req.Patch, req.PatchType, req.BodySize = append([]byte(nil), data...), pt, len(data)
-	req.FieldManager, req.FieldValidation, req.DryRun = opts.FieldManager, opts.FieldValidation, opts.DryRun
+	req.FieldManager, req.FieldValidation, req.DryRun = opts.FieldManager, opts.FieldValidation, lo.Compact(opts.DryRun) // in a query, what is empty is left out
 	return r.sendForObject(ctx, req)
 }
 

@@ -102,6 +102,7 @@ func (s *Server) createOne(ctx context.Context, res *servedResource, req *Reques
 	if err := s.validate(AdmissionRequest{Request: req, Operation: "CREATE", Object: obj}); err != nil {
 		return nil, warnings, err
 	}
+	forStorage(obj)
 	if rv, err := parseResourceVersion(textOf(obj, "resourceVersion")); err == nil && rv != 0 && len(req.DryRun) == 0 {
 		return nil, warnings, errors.New("resourceVersion should not be set on objects to be created")
 	}
@@ -115,7 +116,6 @@ func (s *Server) createOne(ctx context.Context, res *servedResource, req *Reques
 	if err := ctx.Err(); err != nil {
 		return nil, warnings, errRequestTimeout(err)
 	}
-	forStorage(obj)
 	for !s.swap(key, nil, obj, req) {
 		if old := s.load(key); old != nil {
 			return nil, warnings, errExists(res, key, old)
@@ -141,7 +141,7 @@ func errGeneratedName(res *servedResource, name string, taken error) error {
 	return err
 }
 
-// forStorage drops what the storage does not keep. The answer to a dry run still shows it.
+// forStorage drops what the storage does not keep. The answer to the dry run of an update still shows it.
 func forStorage(obj *unstructured.Unstructured) { delete(metaOf(obj), "selfLink") }
 
 // beingDeleted begins the text of the error of a create whose name is taken by an object that is on its way out.
@@ -249,6 +249,9 @@ func (u *updating) try(ctx context.Context) (obj *unstructured.Unstructured, don
 	}
 	u.warn(dropDuplicateOwners(obj, afterAdmission))
 	if err := u.checkResourceVersion(obj, old); err != nil {
+		return nil, false, err
+	}
+	if err := checkHasVersion(obj); err != nil {
 		return nil, false, err
 	}
 	obj = u.prepare(obj, old.obj)

@@ -65,6 +65,16 @@ func TestTableIsLargeEnoughToMeanSomething(t *testing.T) {
 	}
 }
 
+func TestEveryStepHasANameOfItsOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, o := range read(t) {
+		if seen[o.At()] {
+			t.Errorf("two steps are called %s", o.At())
+		}
+		seen[o.At()] = true
+	}
+}
+
 func TestDiffFindsWhatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := play(t)

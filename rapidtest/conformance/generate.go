@@ -327,7 +327,7 @@ func (d drawer) mergePatch(name string) Request {
 		r.Body = jsonText(patch)
 	}
 	if d.oneIn(12) {
-		r.Body = d.of("", "null", "[]", "1", `"x"`, "{", "{}", `{"metadata":null}`, `{"metadata":{}}`, `{"metadata":5}`, `{"metadata":[]}`, `{"spec":null}`, `{"status":null}`, `{"a":1}{"b":2}`)
+		r.Body = d.of("", "null", "[]", "1", `"x"`, "{", "{}", `{"metadata":null}`, `{"metadata":{}}`, `{"metadata":5}`, `{"metadata":[]}`, `{"status":null}`, `{"a":1}{"b":2}`)
 	}
 	return r
 }

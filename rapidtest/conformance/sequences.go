@@ -23,6 +23,7 @@ func Sequences() []Sequence {
 	out = append(out, deletes()...)
 	out = append(out, patches()...)
 	out = append(out, lists()...)
+	out = append(out, oddities()...)
 	return append(out, refusals()...)
 }
 
@@ -481,6 +482,112 @@ func lists() []Sequence {
 func continueOf(list map[string]any) string {
 	text, _ := meta(list, "continue").(string)
 	return url.QueryEscape(text)
+}
+
+// oddities are requests that no careful client makes, and that a server answers all the same.
+func oddities() []Sequence {
+	owner := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u1"}
+	return []Sequence{
+		{"ResourceVersionsAreNumbers", func(p *player) {
+			obj := p.made()
+			current, _ := meta(obj, "resourceVersion").(string)
+			p.put("leading zero", with(obj, inMeta("resourceVersion", "0"+current)))
+			p.put("leading zero, dry run", with(obj, inMeta("resourceVersion", "0"+current)), "dryRun=All")
+			p.put("zeros", with(obj, inMeta("resourceVersion", "00")))
+			p.put("sign", with(obj, inMeta("resourceVersion", "+5")))
+			p.put("too large", with(obj, inMeta("resourceVersion", "18446744073709551616")))
+			p.post("create with none", with(p.kind.object("b"), inMeta("resourceVersion", "0")))
+			p.post("create with no number", with(p.kind.object("c"), inMeta("resourceVersion", "abc")))
+		}},
+		{"MetadataOfOtherTypes", func(p *player) {
+			for _, field := range []string{"name", "uid", "resourceVersion", "generation", "creationTimestamp", "finalizers", "ownerReferences", "deletionGracePeriodSeconds"} {
+				p.post("number as "+field, with(p.kind.object("a"), inMeta(field, 1.5)))
+				p.post("true as "+field, with(p.kind.object("a"), inMeta(field, true)))
+			}
+			obj := p.post("nulls", with(p.kind.object("a"), inMeta("annotations", map[string]any{"a": nil}), inMeta("labels", map[string]any{"a": nil})))
+			p.put("time in another zone", with(obj, inMeta("creationTimestamp", "2020-01-01T01:00:00+01:00")))
+			p.mergePatch("array", "a", `{"metadata":[]}`)
+			p.mergePatch("array to status", "a/status", `{"metadata":[]}`)
+			p.mergePatch("null", "a", `null`)
+			p.jsonPatch("null apiVersion", "a", `[{"op":"add","path":"/apiVersion","value":null}]`)
+			p.mergePatch("no apiVersion and stale", "a", `{"apiVersion":"","metadata":{"resourceVersion":"1"}}`)
+			p.put("null apiVersion on update", with(obj, func(o map[string]any) { o["apiVersion"] = nil }))
+			p.post("no kind, ignore", with(p.kind.object("b"), top("kind", nil)), "fieldValidation=Ignore")
+		}},
+		{"UnknownMetadata", func(p *player) {
+			p.post("null", with(p.kind.object("a"), func(o map[string]any) { o["metadata"].(map[string]any)["odd"] = nil }))
+			p.put("of a missing object", with(p.kind.object("b"), inMeta("resourceVersion", "1"), inMeta("Labels", map[string]any{})))
+			p.post("in an owner", with(p.kind.object("c"), inMeta("ownerReferences", []any{with(owner, top("odd", 1), top("controller", false))})))
+			p.mergePatch("with another name", "a", `{"metadata":{"odd":1,"name":"b"}}`)
+			p.post("of another version", with(p.kind.object("d"), top("apiVersion", "v1"), inMeta("odd", "x")))
+		}},
+		{"OwnersTwice", func(p *player) {
+			obj := p.post("create", with(p.kind.object("a"), inMeta("ownerReferences", []any{owner, owner})))
+			p.put("update", with(obj, inMeta("ownerReferences", []any{owner, owner, with(owner, top("name", "y"))})))
+			p.mergePatch("patch", "a", fmt.Sprintf(`{"metadata":{"ownerReferences":[%[1]s,%[1]s]}}`, `{"apiVersion":"v1","kind":"ConfigMap","name":"z","uid":"u2"}`))
+		}},
+		{"FinalizersWithoutDomain", func(p *player) {
+			obj := p.post("create", with(p.kind.object("a"), inMeta("finalizers", []any{"plain", "plain", "kubernetes"})))
+			obj = p.put("add", with(obj, inMeta("finalizers", []any{"plain", "another"})))
+			p.put("remove", with(obj, inMeta("finalizers", []any{"plain"})))
+			p.put("refused", with(obj, inMeta("finalizers", []any{"no spaces"})))
+		}},
+		{"GenerateNameWithAName", func(p *player) {
+			p.made(inMeta("finalizers", []any{"example.com/one"}))
+			p.post("again", with(p.kind.object("a"), inMeta("generateName", "a-")))
+			p.delete("delete", "a", nil)
+			p.post("while deleting", with(p.kind.object("a"), inMeta("generateName", "a-")))
+		}},
+		{"SelfLink", func(p *player) {
+			p.post("create, dry run", with(p.kind.object("a"), inMeta("selfLink", "x")), "dryRun=All")
+			obj := p.made(inMeta("selfLink", "x"))
+			p.put("dry run", with(obj, inMeta("selfLink", "x")), "dryRun=All")
+			p.put("update", with(obj, inMeta("selfLink", "x")))
+		}},
+		{"OtherKindAndMetadata", func(p *player) {
+			p.put("update", with(p.made(), top("kind", "Other"), annotated("no spaces", "")))
+		}},
+		{"OtherUIDDryRun", func(p *player) { p.put("update", with(p.made(), inMeta("uid", "another-uid")), "dryRun=All") }},
+		{"OrphanDependents", func(p *player) {
+			p.made()
+			p.delete("false, dry run", "a", nil, "orphanDependents=false", "dryRun=All")
+			p.delete("true", "a", nil, "orphanDependents=true")
+			p.delete("again", "a", nil)
+			p.delete("false, dry run again", "a", nil, "orphanDependents=false", "dryRun=All")
+			p.delete("both", "a", nil, "orphanDependents=true", "propagationPolicy=Orphan")
+			p.post("create b", with(p.kind.object("b"), inMeta("finalizers", []any{"example.com/one"})))
+			p.delete("false", "b", nil, "orphanDependents=false")
+		}},
+		{"DeleteBodies", func(p *player) {
+			p.made()
+			for _, body := range []string{"{", "[]", `{"kind":"Other","apiVersion":"v1"}`, `{"preconditions":5}`, `{"dryRun":["Some"]}`} {
+				p.step(body, call{method: http.MethodDelete, path: "a", body: body})
+			}
+			p.step("of another group", call{method: http.MethodDelete, path: "a", query: "dryRun=Some", body: `{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1"}`})
+		}},
+		{"JSONPatchRefusals", func(p *player) {
+			p.made(annotated("b", "x"), inMeta("finalizers", []any{"example.com/one"}))
+			for _, op := range []string{
+				`{}`, `{"op":"nonsense","path":"/a"}`, `{"op":"add"}`, `{"op":"remove"}`, `{"op":"replace"}`, `{"op":"test"}`, `{"op":"move","path":"/a"}`, `{"op":"copy","from":"/none","path":"/a/b"}`,
+				`{"op":"add","path":"/metadata/labels"}`, `{"op":"add","path":"metadata","value":{}}`, `{"op":"add","path":"/metadata/none/a","value":1}`,
+				`{"op":"remove","path":"/metadata/finalizers/9"}`, `{"op":"remove","path":"/metadata/finalizers/x"}`, `{"op":"add","path":"/metadata/finalizers/9","value":"x"}`,
+				`{"op":"add","path":"/metadata/finalizers/x","value":"x"}`, `{"op":"replace","path":"/metadata/finalizers/9","value":"x"}`, `{"op":"replace","path":"","value":1}`,
+				`{"op":"test","path":"/metadata/finalizers/9","value":"x"}`, `{"op":"test","path":"","value":{}}`, `{"op":"move","from":"/metadata/none","path":"/metadata/labels"}`,
+				`{"op":"add","path":"/metadata/finalizers/-1","value":"example.com/two"}`, `{"op":"replace","path":"/metadata/annotations/none","value":"x"}`,
+			} {
+				p.jsonPatch(op, "a", "["+op+"]")
+			}
+			p.jsonPatch("no JSON, missing object", "b", "")
+		}},
+		{"ListOptionsTogether", func(p *player) {
+			for _, query := range []string{
+				"resourceVersion=1&resourceVersionMatch=nonsense", "resourceVersion=abc", "resourceVersion=-1&resourceVersionMatch=Exact", "labelSelector=a%20in&sendInitialEvents=true",
+				"fieldSelector=spec.odd%3Dx&sendInitialEvents=true", "continue=nonsense&resourceVersion=1&resourceVersionMatch=Exact", "fieldSelector=%3D",
+			} {
+				p.step(query, call{method: http.MethodGet, query: query})
+			}
+		}},
+	}
 }
 
 func refusals() []Sequence {
