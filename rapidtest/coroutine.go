@@ -30,6 +30,8 @@ type node struct {
 	next *Request
 	done *outcome
 	kids map[string]*node
+	// bound remembers next with the resourceVersions that it was bound to.
+	bound map[string]*Request
 	// live is a running call that stands here, nil if none does any more.
 	live *coroutine
 }
@@ -90,7 +92,7 @@ func (t *callTree) after(n *node, key string, shown func() answer) (*node, error
 // arrive makes the node at which a call stands now.
 func (t *callTree) arrive(co *coroutine, parent *node, via answer) *node {
 	t.nodes++
-	n := &node{id: t.nodes, parent: parent, via: via}
+	n := &node{id: t.nodes, parent: parent, via: via, bound: map[string]*Request{}}
 	if req, ok := <-co.asked; ok {
 		n.next, n.live = req, co
 		return n

@@ -106,16 +106,22 @@ func (v versions) shown(rv string) (int, versions) {
 	return len(v), append(slices.Clip(v), rv)
 }
 
-// real puts the real resourceVersion into a request.
-func (v versions) real(req *Request) *Request {
-	if req.Object == nil {
+// real returns the request that a call waits on with the real resourceVersion in it.
+func (v versions) real(n *node) *Request {
+	req := n.next
+	if req == nil || req.Object == nil {
 		return req
 	}
 	i, err := strconv.Atoi(req.Object.GetResourceVersion())
 	if err != nil || i >= len(v) {
 		return req
 	}
-	return req.With(func(r *Request) { r.Object = withVersionText(req.Object, v[i]) })
+	bound, ok := n.bound[v[i]]
+	if !ok {
+		bound = req.With(func(r *Request) { r.Object = withVersionText(req.Object, v[i]) })
+		n.bound[v[i]] = bound
+	}
+	return bound
 }
 
 // show is the answer as the call sees it, with a key that tells answers apart by everything that the call can see.
@@ -476,7 +482,7 @@ func (x *explorer) apply(w *worldState, m move) (*worldState, error) {
 func (x *explorer) step(i int, f faultKind) func(*worldState) error {
 	return func(w *worldState) error {
 		n := w.at[i]
-		req := w.versions[i].real(n.next)
+		req := w.versions[i].real(n)
 		if f.name != "" {
 			w.faults++
 		}
@@ -584,7 +590,7 @@ func (x *explorer) key(w *worldState) stateKey {
 		hash(m.read)
 		hash(m.named)
 		hash(x.essenceOf(n))
-		remembered = append(remembered, m.base, m.version, precondition(w.versions[i].real(n.next)))
+		remembered = append(remembered, m.base, m.version, precondition(w.versions[i].real(n)))
 	}
 	for _, l := range w.late {
 		number(l.call)
