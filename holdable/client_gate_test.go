@@ -226,7 +226,7 @@ func TestC5WhatAProbeHasFound(t *testing.T) {
 		limited := h.Use(lacking{theJob(), meta.OpRelease})
 		_, err := limited.Release(t.Context(), job(), call(1))
 		e := c.failed(err, meta.ErrUnsupported, meta.FateNone)
-		if sent := c.wire.take(); len(sent) > 0 || !strings.Contains(err.Error(), "may not Release") || e.Op != meta.OpRelease {
+		if sent := c.wire.take(); len(sent) > 0 || e.Detail != "may not Release here" || e.Err != nil || e.Op != meta.OpRelease {
 			t.Errorf("%v; it sent %v", err, sent)
 		}
 		_, err = limited.Use(lacking{theJob(), meta.OpInspect}).Inspect(t.Context(), job())
