@@ -3,7 +3,6 @@ package rapidtest
 import (
 	"errors"
 	goflag "flag"
-	"fmt"
 	"runtime/debug"
 	"slices"
 	"testing"
@@ -90,7 +89,7 @@ func exploreOne(t *testing.T, s *subject, b bounds, st start, specs []callSpec) 
 				err = short
 			}
 		}
-		t.Fatal(fmt.Sprintf("%v from %q: %v", specs, st.name, err))
+		t.Fatalf("%v from %q: %v", specs, st.name, err)
 	})
 	return sum, states
 }

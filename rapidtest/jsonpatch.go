@@ -102,7 +102,8 @@ func (op operation) apply(doc any) (any, error) {
 	if _, ok := op.has["op"]; !ok {
 		kind = "unknown"
 	}
-	return nil, fmt.Errorf("Unexpected kind: %s", kind) //nolint:staticcheck // the real server's words
+	//lint:ignore ST1005 the real server's words
+	return nil, fmt.Errorf("Unexpected kind: %s", kind)
 }
 
 // hasPath says whether the operation has the field that names a place.
@@ -273,7 +274,8 @@ func (p *patchPlace) index(last int) (int, error) {
 		return 0, err
 	}
 	if i > last || i < -last-1 {
-		return 0, fmt.Errorf("Unable to access invalid index: %d: %w", i, errPatchIndex) //nolint:staticcheck // the real server's words
+		//lint:ignore ST1005 the real server's words
+		return 0, fmt.Errorf("Unable to access invalid index: %d: %w", i, errPatchIndex)
 	}
 	if i < 0 {
 		i += last + 1
@@ -339,7 +341,8 @@ func (p *patchPlace) remove() error {
 	}
 	m, _ := p.holder.(map[string]any)
 	if _, ok := m[p.key]; !ok {
-		return fmt.Errorf("Unable to remove nonexistent key: %s: %w", p.key, errPatchMissing) //nolint:staticcheck // the real server's words
+		//lint:ignore ST1005 the real server's words
+		return fmt.Errorf("Unable to remove nonexistent key: %s: %w", p.key, errPatchMissing)
 	}
 	delete(m, p.key)
 	return nil

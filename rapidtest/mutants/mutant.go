@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -188,5 +187,3 @@ func (h handMade) find(files []*source) (*mutant, error) {
 	return nil, fmt.Errorf("%s %s: its old text lies in no single function of %s", h.Rule, h.Name, h.File)
 }
 
-// byID orders mutants.
-func byID(a, b *mutant) int { return cmp.Compare(a.id, b.id) }
