@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubehold/kubehold/holdable"
@@ -26,19 +27,24 @@ import (
 
 // How large TestFaults is.
 const (
-	kueueJobs, plainJobs, controlJobs = 170, 30, 40
-	// queueRoom is how many of the jobs of a queue can run at a time.
-	queueRoom, controlRoom      = "20", "10"
-	supervisors, controlClients = 10, 4
-	roundsPerPhase              = 30
-	phaseTime                   = 75 * time.Second
-	etcdPause                   = 10 * time.Second
-	longestDelay                = 2 * time.Second
-	patience, betweenCalls      = 3 * time.Second, 300 * time.Millisecond
-	margin                      = etcdPause + longestDelay + 3*time.Second
-	share                       = 0.2 // of the requests that a fault of the network meets
-	recoveryTime                = 2 * time.Minute
-	writers                     = 8 // that prepare the jobs
+	// Of the jobs that Kueue manages, some wait in a queue in which queueRoom run
+	// at a time, and others have a queue with room for all.
+	queuedJobs, roomyJobs, plainJobs, controlJobs = 160, 20, 20, 20
+	queueRoom                                     = "15"
+	supervisors, controlClients                   = 10, 4
+	roundsPerPhase                                = 20
+	phaseTime                                     = 2 * time.Minute
+	// downTime is how long what is killed stays down, besides the time that it takes
+	// to start. Controllers that meet an apiserver that is gone for longer wait for
+	// minutes before they try again.
+	downTime               = 3 * time.Second
+	etcdPause              = 10 * time.Second
+	longestDelay           = 2 * time.Second
+	patience, betweenCalls = 3 * time.Second, 300 * time.Millisecond
+	margin                 = etcdPause + longestDelay + 3*time.Second
+	share                  = 0.2 // of the requests that a fault of the network meets
+	recoveryTime           = 5 * time.Minute
+	writers                = 8 // that prepare the jobs
 )
 
 // Supervisors hold and release jobs while one part of the system after the other
@@ -64,13 +70,12 @@ func TestFaults(t *testing.T) {
 		atWork.Go(func() { c.meddle(ctx) })
 	}
 	var past []window
-	for _, p := range s.phases(proxy, &h.calls) {
+	for _, p := range s.phases(proxy) {
 		past = append(past, s.run(p, &h.rounds))
 	}
 	stop()
 	atWork.Wait()
 
-	h.sweep()
 	s.must(s.recorder.catchUp(s.soon(), s.cluster))
 	violations := h.judge()
 	h.report(past, violations)
@@ -101,12 +106,12 @@ type window struct {
 func (w window) has(t time.Time) bool { return !t.Before(w.began) && t.Before(w.ended) }
 
 // phases are the faults, one after the other.
-func (s *scene) phases(proxy *proxy, calls *atomic.Int64) []phase {
+func (s *scene) phases(proxy *proxy) []phase {
 	nothing := func() {}
 	killed := func(c stack.Component) phase {
 		return phase{string(c) + " killed", func() {
 			s.must(s.stack.Kill(c))
-			s.moreOf(calls, "calls while "+string(c)+" is down", 3*supervisors)
+			s.waitUntil(time.Now().Add(downTime))
 			s.must(s.stack.Restart(s.soon(), c))
 		}, nothing}
 	}
@@ -167,15 +172,20 @@ type herd struct {
 // makeHerd makes the jobs, which are held through cfg.
 func (s *scene) makeHerd(cfg *rest.Config) *herd {
 	s.Helper()
-	s.makeQueue(queueRoom)
+	s.makeGatedQueue(queueRoom, cfg)
+	roomy := s.namespace + "-roomy"
+	s.makeQueueNamed(roomy, "", s.gate)
 	opts := retry.Options{RequestTimeout: requestTimeout, CallBound: requestTimeout + margin}
-	queued, err := holdable.New(kinds.OnKueue(kinds.TrainJob()), cfg, opts, holdable.Options{CheckPods: true})
+	queued, err := holdable.New(kinds.OnKueue(kinds.TrainJob()), cfg, opts, holdable.Options{Gate: s.gate})
 	s.must(err)
 	gated, err := holdable.New(kinds.WithStartGate(kinds.TrainJob()), cfg, opts, holdable.Options{})
 	s.must(err)
 	h := &herd{scene: s}
-	for i := range kueueJobs {
+	for i := range queuedJobs {
 		h.charges = append(h.charges, h.charge(fmt.Sprintf("queued-%d", i), s.queued(), queued))
+	}
+	for i := range roomyJobs {
+		h.charges = append(h.charges, h.charge(fmt.Sprintf("roomy-%d", i), map[string]string{cluster.QueueLabel: roomy}, queued))
 	}
 	for i := range plainJobs {
 		h.charges = append(h.charges, h.charge(fmt.Sprintf("plain-%d", i), nil, gated))
@@ -199,7 +209,12 @@ func (s *scene) makeHerd(cfg *rest.Config) *herd {
 func (h *herd) charge(name string, labels map[string]string, holder holdable.Holder) *charge {
 	c := &charge{Object: named(name), holder: holder}
 	c.SetLabels(labels)
-	c.stopped = func(ctx context.Context) (bool, error) { return h.followed(ctx, c.Object) }
+	c.stopped = func(ctx context.Context) (bool, string) {
+		if c.inQueue() {
+			return true, "" // the readmission gate looks after that
+		}
+		return h.followed(ctx, c.Object)
+	}
 	return c
 }
 
@@ -209,24 +224,27 @@ func (c *charge) inQueue() bool { return c.GetLabels()[cluster.QueueLabel] != ""
 // followed reports whether every controller between a job and its pods has seen
 // that it is to stop: what each of them writes is suspended, and the last of them
 // says that it has acted on it.
-func (s *scene) followed(ctx context.Context, job *cluster.Object) (bool, error) {
-	now, err := s.cluster.Get(ctx, cluster.TrainJobs(), job)
-	if err != nil {
-		return false, err
-	}
-	sets, err := s.cluster.Get(ctx, gvr("jobset.x-k8s.io", "v1alpha2", "jobsets"), job)
-	if err != nil {
-		return false, err
+func (s *scene) followed(ctx context.Context, job *cluster.Object) (yes bool, why string) {
+	var all []cluster.Object
+	for _, resource := range []schema.GroupVersionResource{cluster.TrainJobs(), gvr("jobset.x-k8s.io", "v1alpha2", "jobsets")} {
+		o, err := s.cluster.Get(ctx, resource, job)
+		if err != nil {
+			return false, err.Error()
+		}
+		all = append(all, *o)
 	}
 	jobs, err := s.batchJobs(ctx, job)
 	if err != nil {
-		return false, err
+		return false, err.Error()
 	}
-	isStopped := func(o cluster.Object) bool {
+	all = append(all, jobs...)
+	for _, o := range all {
 		suspended, _, _ := nestedBool(&o, "spec", "suspend")
-		return suspended && (o.GetKind() != "Job" || says("Suspended", "")(&o))
+		if !suspended || o.GetKind() == "Job" && !says("Suspended", "")(&o) {
+			return false, fmt.Sprintf("%s %s is not suspended: %v", o.GetKind(), o.GetName(), o.Object["status"])
+		}
 	}
-	return isStopped(*now) && isStopped(*sets) && !slices.ContainsFunc(jobs, func(o cluster.Object) bool { return !isStopped(o) }), nil
+	return true, ""
 }
 
 // inParallel calls do for every item, so many at a time, and returns the first error.
@@ -257,8 +275,8 @@ func (h *herd) supervisor(name string) *supervisor {
 	return &supervisor{name: name, patience: patience, pause: betweenCalls, calls: &h.calls}
 }
 
-// supervise recovers jobs until ctx ends, and finishes what it has begun. Every
-// other one is among the first few, so that supervisors meet.
+// supervise recovers jobs until ctx ends, and finishes what it has begun, so that
+// nobody's hold is left. Every other job is one of a few, so that supervisors meet.
 func (h *herd) supervise(ctx context.Context, name string) {
 	s := h.supervisor(name)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -280,25 +298,32 @@ func (h *herd) recover(s *supervisor, c *charge) {
 	case !errors.Is(err, errOvertaken):
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.faults = append(h.faults, fmt.Sprintf("job %s: %s could not recover it: %v", c.GetName(), s.name, err))
+		h.faults = append(h.faults, fmt.Sprintf("job %s: %s could not recover it: %v\n\t%s", c.GetName(), s.name, err, h.state(c)))
 	}
 }
 
-// sweep recovers every job once more, so that nobody's hold is left.
-func (h *herd) sweep() {
-	h.Helper()
-	var number atomic.Int64
-	h.must(inParallel(h.charges, supervisors, func(c *charge) error {
-		h.recover(h.supervisor(fmt.Sprintf("sweeper-%d", number.Add(1))), c)
-		return nil
-	}))
+// state says how a job that could not be recovered stands.
+func (h *herd) state(c *charge) string {
+	pods, err := h.cluster.Pods(h.Context(), c.Object)
+	if err != nil {
+		return err.Error()
+	}
+	state := "its controllers have followed its hold"
+	if yes, why := h.followed(h.Context(), c.Object); !yes {
+		state = why
+	}
+	for _, pod := range pods {
+		state += fmt.Sprintf("; pod %s is to be deleted since %v: %v", pod.GetName(), pod.GetDeletionTimestamp(), pod.Object["status"])
+	}
+	return state
 }
 
 // judge returns whatever went wrong with any job.
 func (h *herd) judge() []string {
 	h.Helper()
 	found := slices.Clone(h.faults)
-	histories := map[string][]version{}
+	histories, jobs := map[string][]version{}, map[string][]version{}
+	executions := h.executions()
 	names := map[string]string{} // of the Workloads' jobs, by key
 	for _, v := range append(h.recorder.under(workloadKeys+h.namespace+"/"), h.recorder.under(trainJobKeys+h.namespace+"/")...) {
 		key := v.key
@@ -309,6 +334,9 @@ func (h *herd) judge() []string {
 			key = names[key]
 		}
 		histories[key] = append(histories[key], v)
+		if v.object != nil && v.object.GetKind() == "TrainJob" {
+			jobs[v.object.GetName()] = append(jobs[v.object.GetName()], v)
+		}
 	}
 	for _, c := range h.charges {
 		key, field, held := trainJobKeys+h.namespace+"/"+c.GetName(), "suspend", true
@@ -319,16 +347,22 @@ func (h *herd) judge() []string {
 			value, there, _ := nestedBool(o, "spec", field)
 			return there && value == held
 		}}
+		j.countsExecutions(jobs[c.GetName()], executions[c.GetName()])
 		history := histories[key]
 		if len(history) == 0 {
 			j.fault("it has no history")
 			found = append(found, j.faults...)
 			continue
 		}
-		found = append(found, j.verdict(history)...)
-		last := history[len(history)-1].object
-		if last == nil || hasHold(last) || j.paused(last) {
-			found = append(found, fmt.Sprintf("job %s: everybody has let go of it, but it is still held: %v", c.GetName(), last))
+		faults := j.verdict(history)
+		found = append(found, faults...)
+		if len(faults) > 0 || slices.ContainsFunc(h.faults, func(f string) bool { return strings.HasPrefix(f, "job "+c.GetName()+":") }) {
+			h.Log(j.trace(history))
+		}
+		if last := history[len(history)-1].object; last == nil {
+			found = append(found, fmt.Sprintf("job %s: it has no object to hold", c.GetName()))
+		} else if hasHold(last) || j.paused(last) {
+			found = append(found, fmt.Sprintf("job %s: everybody has let go of it, and it is not running: %v", c.GetName(), last.GetAnnotations()))
 		}
 	}
 	for _, o := range overlaps(h.recorder.under(podKeys+h.namespace+"/"), "") {
@@ -337,6 +371,18 @@ func (h *herd) judge() []string {
 		}
 	}
 	return found
+}
+
+// executions are how many pods each job has had.
+func (h *herd) executions() map[string]int64 {
+	seen, count := map[string]bool{}, map[string]int64{}
+	for _, v := range h.recorder.under(podKeys + h.namespace + "/") {
+		if v.object != nil && !seen[v.key] {
+			seen[v.key] = true
+			count[v.object.GetLabels()[cluster.JobSetLabel]]++
+		}
+	}
+	return count
 }
 
 // A tally counts what supervisors were told.
@@ -367,12 +413,12 @@ func (h *herd) report(past []window, violations []string) {
 				}
 			}
 		}
-		h.Logf("%-24s %5d calls, %4d retries, %3d in doubt, %4d refused", name, n.calls, n.retries, n.inDoubt, n.refused)
+		h.Logf("%-30s %5d calls, %4d retries, %3d in doubt, %4d refused", name, n.calls, n.retries, n.inDoubt, n.refused)
 	}
 	for _, w := range past {
-		row(w.name, w.has)
+		row(fmt.Sprintf("%s (%.0fs)", w.name, w.ended.Sub(w.began).Seconds()), w.has)
 	}
-	row("all, with the sweep", func(time.Time) bool { return true })
+	row("all", func(time.Time) bool { return true })
 	h.Logf("%d holds placed and lifted on %d jobs, %d violations", h.rounds.Load(), len(h.charges), len(violations))
 }
 
@@ -399,7 +445,7 @@ func (s *scene) makeControl(cfg *rest.Config) *control {
 	s.must(err)
 	c := &control{scene: s, people: people, stopped: map[string]int{}}
 	queue := s.namespace + "-control"
-	s.must(s.cluster.CreateQueue(s.soon(), cluster.Queue{Name: queue, Namespace: s.namespace, CPU: controlRoom}))
+	s.makeQueueNamed(queue, "")
 	for i := range controlJobs {
 		c.jobs = append(c.jobs, s.makeJob(fmt.Sprintf("%s%d", controlPrefix, i), false, map[string]string{cluster.QueueLabel: queue}))
 	}
@@ -414,9 +460,12 @@ func (c *control) meddle(ctx context.Context) {
 			continue
 		}
 		c.count(job, 1)
-		// Somebody who does not count pods goes by what the TrainJob says.
+		// Somebody who does not count pods goes by what Kueue has written.
 		look, cancel := context.WithTimeout(c.Context(), 5*slowPods)
-		_, _ = c.people.WaitFor(look, cluster.TrainJobs(), job, "it says Suspended", says("Suspended", ""))
+		_, _ = c.people.WaitFor(look, cluster.TrainJobs(), job, "Kueue has suspended it", func(o *cluster.Object) bool {
+			suspended, _, _ := nestedBool(o, "spec", "suspend")
+			return suspended
+		})
 		cancel()
 		c.count(job, -1)
 		for c.set(job, true) != nil && c.Context().Err() == nil {
@@ -469,7 +518,7 @@ func (c *control) report(past []window) {
 				n++
 			}
 		}
-		c.Logf("control: %-24s %4d double executions", w.name, n)
+		c.Logf("control: %-30s %4d double executions", w.name, n)
 	}
 	c.Logf("control: %d stops and resumes, %d double executions, %d resumes of what somebody else had stopped",
 		c.rounds.Load(), len(all), c.undone)

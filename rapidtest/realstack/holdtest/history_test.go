@@ -136,3 +136,54 @@ func (j *judge) accountFor(r *report, seen map[int64]bool) {
 		j.fault("%s says that it lifted instance %d, which happened %d times", r.id, r.instance, j.lifted[r.instance])
 	}
 }
+
+// countsExecutions looks at A in the history of the job (rule I6): it never falls,
+// rises by one, and in the end no execution is missing. One that Kueue stopped
+// before it had a pod counts as well.
+func (j *judge) countsExecutions(history []version, pods int64) {
+	a := int64(0)
+	for _, v := range history {
+		now, err := meta.Keys{}.ReadExecutions(v.object.GetUID(), v.object.GetAnnotations())
+		if err != nil || now != a && now != a+1 {
+			j.fault("A is %d at revision %d, after %d: %v", now, v.revision, a, err)
+		}
+		a = now
+	}
+	if pods > a {
+		j.fault("A is %d, and there were %d executions", a, pods)
+	}
+}
+
+// trace tells the story of a job: the versions in which its hold changed, and the
+// reports in between.
+func (j *judge) trace(history []version) string {
+	type line struct {
+		at   time.Time
+		text string
+	}
+	var lines []line
+	holder := ""
+	for _, v := range history {
+		switch {
+		case v.object == nil:
+			lines = append(lines, line{v.seen, fmt.Sprintf("revision %d: %s is gone", v.revision, v.key)})
+			holder = ""
+		case v.object.GetAnnotations()[meta.Keys{}.Holder()] != holder:
+			holder = v.object.GetAnnotations()[meta.Keys{}.Holder()]
+			lines = append(lines, line{v.seen, fmt.Sprintf("revision %d: held by %q", v.revision, holder)})
+		}
+	}
+	for _, r := range j.reports {
+		told := fmt.Sprint(r.receipt.Did)
+		if r.err != nil {
+			told = r.err.Error()
+		}
+		lines = append(lines, line{r.ended, fmt.Sprintf("%s(%d) %s, after %v: %s", r.op, r.instance, r.id, r.ended.Sub(r.began).Round(time.Millisecond), told)})
+	}
+	slices.SortFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
+	text := "the story of job " + j.job
+	for _, l := range lines {
+		text += "\n\t" + l.at.Format("15:04:05.000") + " " + l.text
+	}
+	return text
+}

@@ -4,6 +4,7 @@ package holdtest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 
@@ -31,6 +32,7 @@ func TestHoldDrainRelease(t *testing.T) {
 		m.trainJobSays(job, "Suspended")
 		m.release(job, 1)
 		m.runs(job)
+		m.executionsAre(job, 2)
 		if held := m.heldObject(job); m.wantState(job, holdable.Running).Hold != nil || hasHold(held) {
 			t.Errorf("annotations were left: %v", held.GetAnnotations())
 		}
@@ -46,6 +48,46 @@ func hasHold(o *cluster.Object) bool {
 		}
 	}
 	return false
+}
+
+// A hold that is lifted while pods still end does not run two executions side by
+// side, because the gate waits.
+func TestReleaseBeforeItIsDrained(t *testing.T) {
+	s := newScene(t)
+	s.makeGatedQueue("1", s.config())
+	m := s.kueue()
+	job := m.start("job")
+	m.hold(job, 1)
+	_, err := s.cluster.WaitWorkload(s.soon(), job, "Kueue has evicted it", says("Evicted", "Deactivated"))
+	s.must(err)
+	if in := m.inspect(job); in.Drained != holdable.NotDrained {
+		t.Errorf("drained is %q with pods that take %v to end", in.Drained, slowPods)
+	}
+	m.release(job, 1)
+	m.nextExecution(job, 2)
+	m.neverTwice(job)
+}
+
+// nextExecution waits until a job runs as execution a.
+func (m mode) nextExecution(job *cluster.Object, a int64) {
+	m.Helper()
+	m.waitState(job, fmt.Sprintf("execution %d is counted", a), func(in holdable.Inspection) bool { return in.Executions == a })
+	m.runs(job)
+}
+
+// Without a gate, a Release that is told to look at the pods is refused while one
+// remains.
+func TestReleaseWithoutAGate(t *testing.T) {
+	s := newScene(t)
+	s.makeQueue("1")
+	m := s.kueue()
+	job := m.start("job")
+	m.hold(job, 1)
+	m.refused(m.holder.Release, job, 1, meta.ErrPodsRemain)
+	m.drained(job)
+	m.release(job, 1)
+	m.runs(job)
+	m.neverTwice(job)
 }
 
 // In plain mode A counts the executions: Open begins the first, and each Release
@@ -189,7 +231,7 @@ func TestAHumanResumesAHeldJob(t *testing.T) {
 // A template that is edited under a job keeps the job's suspension from its
 // pods, while the TrainJob says Suspended: they run on, and nothing resumes it.
 func TestASuspensionThatNeverArrives(t *testing.T) {
-	inBothModes(t, func(m mode) {
+	inModes(t, false, func(m mode) {
 		runtime := cluster.Runtime{Name: "edited", Namespace: m.namespace}
 		m.must(m.cluster.CreateRuntime(m.soon(), runtime))
 		labels := m.queued()

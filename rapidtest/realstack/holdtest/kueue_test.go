@@ -17,7 +17,7 @@ import (
 // What Kueue deactivates because it has run for too long is no hold.
 func TestKueueDeactivatesByExecutionTime(t *testing.T) {
 	s := newScene(t)
-	s.makeQueue("1")
+	s.makeGatedQueue("1", s.config())
 	m := s.kueue()
 	job := m.makeJob("job", false, m.queued("kueue.x-k8s.io/max-exec-time-seconds", "3"))
 	m.runs(job)
@@ -79,7 +79,7 @@ func (m mode) isDeactivated(job *cluster.Object, cause, reason string) {
 // hold gone, and the same Hold places it again.
 func TestTheWorkloadIsRecreatedUnderAHold(t *testing.T) {
 	s := newScene(t)
-	s.makeQueue("1")
+	s.makeGatedQueue("1", s.config())
 	m := s.kueue()
 	job := m.start("job")
 	m.hold(job, 1)
@@ -109,7 +109,7 @@ const priorityLabel = "kueue.x-k8s.io/priority-class"
 // the priority that it returns drives out one without.
 func (s *scene) makePreemptingQueue() (high string) {
 	s.Helper()
-	s.makeQueue("1")
+	s.makeGatedQueue("1", s.config())
 	_, err := s.cluster.Patch(s.soon(), gvr("kueue.x-k8s.io", "v1beta2", "clusterqueues"), named(s.namespace),
 		map[string]any{"spec": map[string]any{"preemption": map[string]any{"withinClusterQueue": "LowerPriority"}}})
 	s.must(err)
@@ -144,12 +144,12 @@ func TestPreemptionWhileHeld(t *testing.T) {
 	other := m.makeJob("high", false, m.queued(priorityLabel, high))
 	m.runs(other)
 	m.wantState(job, holdable.Held)
-	m.drained(job)
 	m.release(job, 1)
 	m.waitsInLine(job)
 	m.remove(other)
 	m.runs(job)
 	m.neverTwice(job)
+	m.executionsAre(job, 2)
 }
 
 // A job that is being preempted can be held: its eviction keeps its reason, and
@@ -186,7 +186,6 @@ func TestPreemptionAfterRelease(t *testing.T) {
 	other := m.makeJob("high", false, m.queued(priorityLabel, high))
 	m.runs(other)
 	m.waitsInLine(job)
-	m.drained(job) // without the readmission gate nobody else waits for that
 	m.remove(other)
 	m.runs(job)
 	m.neverTwice(job)

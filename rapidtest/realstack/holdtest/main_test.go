@@ -19,7 +19,7 @@ const (
 	// requestTimeout is the --request-timeout of the stack's kube-apiserver.
 	requestTimeout = 5 * time.Second
 	// slowPods is how long a deleted pod takes to end.
-	slowPods = 3 * time.Second
+	slowPods = 5 * time.Second
 	// runtimeName is a runtime that every job can be made from.
 	runtimeName = "sleep"
 	// waits bounds everything that a test waits for.

@@ -22,7 +22,7 @@ type held struct {
 // says otherwise.
 func TestAPodOnALostNode(t *testing.T) {
 	s := newScene(t)
-	s.makeQueue("1")
+	s.makeQueue("1") // without a gate, so that Release has to look
 	var both []held
 	for _, m := range []mode{s.kueue(), s.plain()} {
 		both = append(both, held{m, m.start(strings.ToLower(m.name))})

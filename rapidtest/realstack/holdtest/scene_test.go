@@ -29,14 +29,22 @@ type scene struct {
 	*testing.T
 	*world
 	namespace string
+	queues    []string
+	// gate is the AdmissionCheck of the queue's readmission gate, "" without one.
+	gate string
 	// writes counts the updates that the scene's holders have transmitted.
 	writes atomic.Int64
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
+	return newSceneOn(t, shared)
+}
+
+func newSceneOn(t *testing.T, w *world) *scene {
+	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	s := &scene{T: t, world: shared, namespace: name[:min(len(name), 60)]}
+	s := &scene{T: t, world: w, namespace: name[:min(len(name), 60)]}
 	space := &cluster.Object{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	space.SetName(s.namespace)
 	_, err := s.cluster.Client().Resource(gvr("", "v1", "namespaces")).Create(t.Context(), space, metav1.CreateOptions{})
@@ -72,7 +80,7 @@ func (s *scene) clear() {
 	if err != nil {
 		s.Error(err)
 	}
-	if err := s.removeQueue(ctx); err != nil {
+	if err := s.removeQueues(ctx); err != nil {
 		s.Error(err)
 	}
 }
@@ -101,19 +109,26 @@ func (s *scene) soon() context.Context {
 
 // makeQueue makes the queue of the scene, which has the name of its namespace.
 func (s *scene) makeQueue(cpu string, checks ...string) {
-	s.Helper()
-	s.must(s.cluster.CreateQueue(s.soon(), cluster.Queue{Name: s.namespace, Namespace: s.namespace, CPU: cpu, AdmissionChecks: checks}))
+	s.makeQueueNamed(s.namespace, cpu, checks...)
 }
 
-// removeQueue removes what makeQueue made, if it did. What still uses a part of
-// it keeps that until it is gone.
-func (s *scene) removeQueue(ctx context.Context) error {
+func (s *scene) makeQueueNamed(name, cpu string, checks ...string) {
+	s.Helper()
+	s.queues = append(s.queues, name)
+	s.must(s.cluster.CreateQueue(s.soon(), cluster.Queue{Name: name, Namespace: s.namespace, CPU: cpu, AdmissionChecks: checks}))
+}
+
+// removeQueues removes the queues of the scene. What still uses a part of one
+// keeps that until it is gone.
+func (s *scene) removeQueues(ctx context.Context) error {
 	var failed []error
 	client := s.cluster.Client()
-	for resource, namespace := range map[string]string{"localqueues": s.namespace, "clusterqueues": "", "resourceflavors": ""} {
-		err := client.Resource(gvr("kueue.x-k8s.io", "v1beta2", resource)).Namespace(namespace).Delete(ctx, s.namespace, metav1.DeleteOptions{})
-		if !isGone(err) {
-			failed = append(failed, err)
+	for _, queue := range s.queues {
+		for resource, namespace := range map[string]string{"localqueues": s.namespace, "clusterqueues": "", "resourceflavors": ""} {
+			err := client.Resource(gvr("kueue.x-k8s.io", "v1beta2", resource)).Namespace(namespace).Delete(ctx, queue, metav1.DeleteOptions{})
+			if !isGone(err) {
+				failed = append(failed, err)
+			}
 		}
 	}
 	return errors.Join(failed...)
@@ -169,10 +184,12 @@ func pauseField(name string, value bool) map[string]any {
 	return map[string]any{"spec": map[string]any{name: value}}
 }
 
-// kueue is Kueue mode, with a queue of the scene's own.
+// kueue is Kueue mode. Where the queue has no readmission gate, Release looks at
+// the pods.
 func (s *scene) kueue() mode {
 	s.Helper()
-	holder, err := holdable.New(kinds.OnKueue(kinds.TrainJob()), s.config(), s.options(), holdable.Options{CheckPods: true})
+	holder, err := holdable.New(kinds.OnKueue(kinds.TrainJob()), s.config(), s.options(),
+		holdable.Options{Gate: s.gate, CheckPods: s.gate == ""})
 	s.must(err)
 	return mode{scene: s, name: "Kueue", holder: holder, held: cluster.Workloads(),
 		paused: pauseField("active", false), running: pauseField("active", true)}
@@ -187,11 +204,18 @@ func (s *scene) plain() mode {
 		paused: pauseField("suspend", true), running: pauseField("suspend", false)}
 }
 
-// inBothModes runs a test in each mode.
-func inBothModes(t *testing.T, test func(mode)) {
+// inBothModes runs a test in each mode, in Kueue mode with a readmission gate.
+func inBothModes(t *testing.T, test func(mode)) { inModes(t, true, test) }
+
+func inModes(t *testing.T, gated bool, test func(mode)) {
+	const room = "10"
 	t.Run("Kueue", func(t *testing.T) {
 		s := newScene(t)
-		s.makeQueue("10")
+		if gated {
+			s.makeGatedQueue(room, s.config())
+		} else {
+			s.makeQueue(room)
+		}
 		test(s.kueue())
 	})
 	t.Run("Plain", func(t *testing.T) { test(newScene(t).plain()) })

@@ -107,7 +107,8 @@ type charge struct {
 	// stopped reports whether the controllers between the job and its pods have
 	// followed a hold, so that none of them makes a pod from what was before it
 	// (rule I5).
-	stopped func(context.Context) (bool, error)
+	// If not, it says what it waits for.
+	stopped func(context.Context) (stopped bool, why string)
 }
 
 // A supervisor recovers charges, as examples/dispatch does, one at a time.
@@ -121,9 +122,23 @@ type supervisor struct {
 // errOvertaken says that somebody with a newer hold sees to the job now.
 var errOvertaken = errors.New("overtaken by a newer hold")
 
-// recover holds a charge, waits until nothing of it runs, and releases it.
+// errGone says that the hold went without being lifted: Kueue made the Workload
+// anew.
+var errGone = errors.New("the hold is gone")
+
+// recover holds a charge, waits until nothing of it runs, and releases it. It
+// begins again with the same instance if the hold is gone by then.
 func (s *supervisor) recover(ctx context.Context, c *charge) error {
 	n := c.ledger.next()
+	for {
+		err := s.recoverAs(ctx, c, n)
+		if !errors.Is(err, errGone) {
+			return err
+		}
+	}
+}
+
+func (s *supervisor) recoverAs(ctx context.Context, c *charge, n int64) error {
 	if err := s.hold(ctx, c, n); err != nil {
 		return err
 	}
@@ -140,58 +155,66 @@ func (s *supervisor) recover(ctx context.Context, c *charge) error {
 }
 
 func (s *supervisor) hold(ctx context.Context, c *charge, n int64) error {
-	return s.insist(ctx, func() (bool, error) {
-		err := s.call(ctx, c, meta.OpHold, n)
-		if errors.Is(err, meta.ErrStaleHold) && err.Seen > n {
-			return true, errOvertaken
+	return s.insist(ctx, func() (done bool, seen any, err error) {
+		failed := s.call(ctx, c, meta.OpHold, n)
+		if failed != nil && errors.Is(failed, meta.ErrStaleHold) && failed.Seen > n {
+			err = errOvertaken
 		}
-		return err == nil, nil
+		return failed == nil, failed, err
 	})
 }
 
 func (s *supervisor) drain(ctx context.Context, c *charge, n int64) error {
-	return s.insist(ctx, func() (bool, error) {
+	return s.insist(ctx, func() (done bool, seen any, err error) {
 		look, cancel := context.WithTimeout(ctx, s.patience)
 		defer cancel()
-		in, err := c.holder.Inspect(look, ref(c.Object))
+		in, failed := c.holder.Inspect(look, ref(c.Object))
 		switch {
-		case err != nil:
-			return false, nil
+		case failed != nil:
+			return false, failed, nil
 		case in.Hold != nil && in.Hold.Instance > n:
-			return true, errOvertaken
+			return false, in, errOvertaken
 		case in.Hold == nil || in.Hold.Instance != n || in.State == holdable.Undone:
-			return false, s.hold(ctx, c, n)
+			return false, in, s.hold(ctx, c, n)
+		case in.Drained != holdable.IsDrained:
+			return false, in, nil
 		}
-		stopped, err := c.stopped(ctx)
-		return err == nil && stopped && in.Drained == holdable.IsDrained, nil
+		stopped, why := c.stopped(ctx)
+		return stopped, why, nil
 	})
 }
 
 func (s *supervisor) release(ctx context.Context, c *charge, n int64) error {
 	doubted := false // so that an earlier try may have lifted it
-	return s.insist(ctx, func() (bool, error) {
-		err := s.call(ctx, c, meta.OpRelease, n)
-		if errors.Is(err, meta.ErrStaleHold) {
-			if !doubted && err.Seen < n {
-				return true, fmt.Errorf("the hold is gone, and nobody else may lift it: %w", err)
-			}
-			return true, nil
+	return s.insist(ctx, func() (done bool, seen any, err error) {
+		failed := s.call(ctx, c, meta.OpRelease, n)
+		if failed == nil {
+			return true, nil, nil
 		}
-		doubted = doubted || err != nil && err.Fate != meta.FateNone
-		return err == nil, nil
+		if errors.Is(failed, meta.ErrStaleHold) {
+			switch {
+			case failed.Seen > n:
+				err = errOvertaken
+			case !doubted:
+				err = errGone
+			}
+			return true, failed, err
+		}
+		doubted = doubted || failed.Fate != meta.FateNone
+		return false, failed, nil
 	})
 }
 
 // insist repeats a call until it is done.
-func (s *supervisor) insist(ctx context.Context, try func() (done bool, err error)) error {
+func (s *supervisor) insist(ctx context.Context, try func() (done bool, seen any, err error)) error {
 	for {
-		done, err := try()
+		done, seen, err := try()
 		if done || err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("%w (last seen: %+v)", ctx.Err(), seen)
 		case <-time.After(s.pause):
 		}
 	}
