@@ -36,7 +36,7 @@ import (
 //
 //   - I1 all annotations of a hold, or none; I2 paused while a hold is in force; I3 no newer hold is changed; I10 no Open resumes a held object,
 //     and no Release one that waits at its start gate; I11 what others put on the object is still there
-//   - I4 supervisors that follow the protocol (see [Supervisor]): the newest hold wins
+//   - I4 of supervisors that follow the protocol, which is said at [holdable.Holder], the newest hold wins
 //   - I5 no pod of one execution is made while one of another remains; I6 executions are counted, each once
 //   - I7 nothing leaves after its deadline, and no call sends more than nine updates; I9 nothing is written but the object that is held
 //   - I8 a call that says it wrote nothing has not, and one that says it is settled changes nothing any more
