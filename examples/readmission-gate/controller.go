@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/samber/lo"
+
+	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/retry"
+)
+
+const (
+	// answerWithin is the time of one look at a job. What has begun when the
+	// controller is told to stop is finished, so it is also how long that takes
+	// at the most.
+	answerWithin = 10 * time.Second
+	// lookAgain is when a job that waits is looked at again though nothing was
+	// heard of it.
+	lookAgain = 10 * time.Second
+	// gather is how long the events of a job's pods are gathered.
+	gather = 50 * time.Millisecond
+)
+
+// options configure a controller.
+type options struct {
+	prefix    string
+	namespace string
+	workers   int
+}
+
+// A controller calls the gate for every Workload that waits at it, whenever the
+// Workload or one of its job's pods changes.
+type controller struct {
+	client  dynamic.Interface
+	engine  *retry.Engine
+	kinds   map[schema.GroupKind]holdable.Holdable[bool]
+	options options
+	log     *slog.Logger
+
+	workloads cache.SharedIndexInformer
+	checks    cache.SharedIndexInformer
+	pods      cache.SharedIndexInformer
+	synced    atomic.Bool
+	// queue holds the names of Workloads, and of AdmissionChecks, which have no
+	// namespace.
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+}
+
+func newController(client dynamic.Interface, engine *retry.Engine, kinds []holdable.Holdable[bool], o options, log *slog.Logger) *controller {
+	return &controller{
+		client: client,
+		engine: engine,
+		kinds: lo.SliceToMap(kinds, func(k holdable.Holdable[bool]) (schema.GroupKind, holdable.Holdable[bool]) {
+			return k.GroupVersionKind().GroupKind(), k
+		}),
+		options:   o,
+		log:       log,
+		workloads: newInformer(client, workloads(), o.namespace),
+		checks:    newInformer(client, checks(), metav1.NamespaceAll),
+		pods:      newInformer(client, pods(), o.namespace),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](100*time.Millisecond, 30*time.Second)),
+	}
+}
+
+// ready reports whether the controller sees the cluster.
+func (c *controller) ready() bool { return c.synced.Load() }
+
+// run works until ctx ends, and returns when nothing of it is under way any more.
+func (c *controller) run(ctx context.Context) error {
+	heard, err := c.listen()
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer c.queue.ShutDown()
+	for _, informer := range []cache.SharedIndexInformer{c.workloads, c.checks, c.pods} {
+		all.Go(func() { informer.RunWithContext(ctx) })
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), heard...) {
+		return nil // told to stop before it saw anything
+	}
+	c.synced.Store(true)
+	c.log.Info("the gate answers")
+	for range c.options.workers {
+		all.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.log.Info("told to stop")
+	return nil
+}
+
+// listen says what is to be looked at when, and returns what tells whether the
+// first of it has been heard.
+func (c *controller) listen() ([]cache.InformerSynced, error) {
+	workloads, err1 := c.on(c.workloads, func(w *unstructured.Unstructured) { c.queue.Add(nameOf(w)) })
+	checks, err2 := c.on(c.checks, c.onCheck)
+	pods, err3 := c.on(c.pods, c.onPod)
+	return []cache.InformerSynced{workloads, checks, pods}, errors.Join(err1, err2, err3, c.pods.SetTransform(withoutContent))
+}
+
+// on calls do for every object that is new, has changed or is gone.
+func (c *controller) on(informer cache.SharedIndexInformer, do func(*unstructured.Unstructured)) (cache.InformerSynced, error) {
+	of := func(object any) {
+		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = gone.Obj
+		}
+		if obj, ok := object.(*unstructured.Unstructured); ok {
+			do(obj)
+		}
+	}
+	failed := func(_ context.Context, _ *cache.Reflector, err error) {
+		if !errors.Is(err, io.EOF) { // a watch that has ended as watches do
+			c.log.Warn("cannot see the cluster, and will look again", "error", err)
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    of,
+		UpdateFunc: func(_, object any) { of(object) },
+		DeleteFunc: of,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return registration.HasSynced, informer.SetWatchErrorHandlerWithContext(failed)
+}
+
+// onCheck looks at an AdmissionCheck, and at all Workloads, which may wait for it.
+func (c *controller) onCheck(check *unstructured.Unstructured) {
+	c.queue.Add(nameOf(check))
+	for _, w := range c.stored(c.workloads) {
+		c.queue.Add(nameOf(w))
+	}
+}
+
+// onPod looks at the Workloads whose jobs the pod may belong to.
+func (c *controller) onPod(pod *unstructured.Unstructured) {
+	inNamespace, err := c.workloads.GetIndexer().ByIndex(cache.NamespaceIndex, pod.GetNamespace())
+	if err != nil {
+		c.log.Error("no index of namespaces", "error", err)
+	}
+	for _, object := range inNamespace {
+		w, ok := object.(*unstructured.Unstructured)
+		if !ok || len(c.toAnswer(w)) == 0 {
+			continue
+		}
+		if owner, ok := jobOf(w); ok && c.guards(owner.kind) && mayOwn(c.kinds[owner.kind], owner.ref, pod) {
+			c.queue.AddAfter(nameOf(w), gather)
+		}
+	}
+}
+
+func (c *controller) guards(kind schema.GroupKind) bool { return lo.HasKey(c.kinds, kind) }
+
+// stored returns all objects of a cache.
+func (c *controller) stored(informer cache.SharedIndexInformer) []*unstructured.Unstructured {
+	return lo.FilterMap(informer.GetStore().List(), func(object any, _ int) (*unstructured.Unstructured, bool) {
+		obj, ok := object.(*unstructured.Unstructured)
+		return obj, ok
+	})
+}
+
+// lookup returns an object of a cache, nil if it has none of that name.
+func (c *controller) lookup(informer cache.SharedIndexInformer, name types.NamespacedName) *unstructured.Unstructured {
+	key := cache.ObjectName{Namespace: name.Namespace, Name: name.Name}.String()
+	object, _, err := informer.GetStore().GetByKey(key)
+	obj, ok := object.(*unstructured.Unstructured)
+	if err != nil || !ok {
+		return nil
+	}
+	return obj
+}
+
+// toAnswer returns the checks of a Workload that wait for the gate.
+func (c *controller) toAnswer(workload *unstructured.Unstructured) []string {
+	if !hasQuota(workload) {
+		return nil
+	}
+	return lo.Filter(pendingChecks(workload), func(name string, _ int) bool {
+		check := c.lookup(c.checks, types.NamespacedName{Name: name})
+		return check != nil && isOurs(check)
+	})
+}
+
+// next takes one name off the queue. It is false when there will be no more.
+func (c *controller) next(ctx context.Context) bool {
+	name, over := c.queue.Get()
+	if over || ctx.Err() != nil {
+		return false
+	}
+	defer c.queue.Done(name)
+	// What has begun is finished.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	defer cancel()
+	again, err := c.reconcile(ctx, name)
+	switch {
+	case err != nil:
+		c.log.Error("will look again", "name", name.String(), "error", err)
+		c.queue.AddRateLimited(name)
+		return true
+	case again > 0:
+		c.queue.AddAfter(name, again)
+	}
+	c.queue.Forget(name)
+	return true
+}
+
+// reconcile looks at one object, and says when to look again if nothing is heard
+// of it.
+func (c *controller) reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
+	if name.Namespace == "" {
+		return 0, c.activate(ctx, name)
+	}
+	workload := c.lookup(c.workloads, name)
+	if workload == nil {
+		return 0, nil
+	}
+	for _, check := range c.toAnswer(workload) {
+		shut, err := c.answer(ctx, workload, check)
+		if err != nil {
+			return 0, err
+		}
+		if shut {
+			again = lookAgain
+		}
+	}
+	return again, nil
+}
+
+// answer has the gate answer one check of a Workload.
+func (c *controller) answer(ctx context.Context, workload *unstructured.Unstructured, check string) (shut bool, err error) {
+	owner, ok := jobOf(workload)
+	if !ok || !c.guards(owner.kind) {
+		c.log.Warn("nobody answers for a Workload of this kind", "workload", nameOf(workload).String(), "kind", owner.kind.String())
+		return false, nil
+	}
+	gate, err := holdable.NewGate(c.kinds[owner.kind], c.engine, holdable.Options{Prefix: c.options.prefix, Gate: check})
+	if err != nil {
+		return false, err
+	}
+	answer, err := gate.Answer(ctx, owner.ref, time.Now().Add(answerWithin))
+	switch {
+	case errors.Is(err, meta.ErrMissing) || errors.Is(err, meta.ErrReplaced):
+		return false, nil // its successor is heard of
+	case err != nil:
+		return false, err
+	case answer.State != holdable.GateIdle:
+		c.log.Info(string(answer.State), "workload", answer.Workload.String(), "of", answer.Object.String(), "check", check, "why", answer.Why)
+	}
+	return answer.State == holdable.GateShut, nil
+}
+
+// activate tells Kueue that an AdmissionCheck of the gate's is being answered.
+func (c *controller) activate(ctx context.Context, name types.NamespacedName) error {
+	check := c.lookup(c.checks, name)
+	if check == nil || !isOurs(check) {
+		return nil
+	}
+	changed, ok := activated(check, metav1.Now())
+	if !ok {
+		return nil
+	}
+	_, err := c.client.Resource(checks()).UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: retry.FieldManager})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // the version that was in the way is heard of
+	}
+	if err == nil {
+		c.log.Info("active", "check", name.Name)
+	}
+	return err
+}

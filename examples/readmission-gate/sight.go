@@ -1,0 +1,135 @@
+package main
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/samber/lo"
+
+	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/meta"
+)
+
+// What follows is read off the caches, which may be behind. It only decides
+// whether a job is worth a look: holdable.Gate reads everything anew.
+
+func workloads() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}
+}
+
+func checks() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "admissionchecks"}
+}
+
+func pods() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+}
+
+// isOurs reports whether an AdmissionCheck is for the gate to answer.
+func isOurs(check *unstructured.Unstructured) bool {
+	name, _, _ := unstructured.NestedString(check.Object, "spec", "controllerName")
+	return name == holdable.GateController
+}
+
+// pendingChecks returns the names of the checks that a Workload waits for.
+func pendingChecks(workload *unstructured.Unstructured) []string {
+	entries, _, _ := unstructured.NestedSlice(workload.Object, "status", "admissionChecks")
+	return lo.FilterMap(entries, func(entry any, _ int) (string, bool) {
+		e, _ := entry.(map[string]any)
+		name, _ := e["name"].(string)
+		return name, name != "" && e["state"] == "Pending"
+	})
+}
+
+// hasQuota reports whether Kueue has come so far as to wait for the checks of a
+// Workload.
+func hasQuota(workload *unstructured.Unstructured) bool {
+	return lo.ContainsBy(holdable.Conditions(workload), func(c holdable.Condition) bool {
+		return c.Type == "QuotaReserved" && c.Status == "True"
+	})
+}
+
+// A job is the owner of a Workload.
+type job struct {
+	kind schema.GroupKind
+	ref  meta.Ref
+}
+
+// jobOf returns the job of a Workload, false if nothing controls it.
+func jobOf(workload *unstructured.Unstructured) (job, bool) {
+	owner := metav1.GetControllerOfNoCopy(workload)
+	if owner == nil {
+		return job{}, false
+	}
+	return job{
+		kind: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(),
+		ref:  meta.Ref{Namespace: workload.GetNamespace(), Name: owner.Name, UID: owner.UID},
+	}, true
+}
+
+// mayOwn reports whether a pod may be one of a job's.
+func mayOwn(kind holdable.Holdable[bool], ref meta.Ref, pod *unstructured.Unstructured) bool {
+	stub := &unstructured.Unstructured{}
+	stub.SetNamespace(ref.Namespace)
+	stub.SetName(ref.Name)
+	stub.SetUID(ref.UID)
+	text, err := kind.Pods(stub)
+	if err != nil {
+		return true // its selector takes more than a name: look, to be sure
+	}
+	selector, err := labels.Parse(text)
+	return err != nil || selector.Matches(labels.Set(pod.GetLabels()))
+}
+
+// withoutContent keeps of a pod what mayOwn looks at. That something has changed
+// shows by its resourceVersion, and what, Gate reads for itself.
+func withoutContent(pod any) (any, error) {
+	obj, ok := pod.(*unstructured.Unstructured)
+	if !ok {
+		return pod, nil
+	}
+	kept := &unstructured.Unstructured{}
+	kept.SetAPIVersion(obj.GetAPIVersion())
+	kept.SetKind(obj.GetKind())
+	kept.SetNamespace(obj.GetNamespace())
+	kept.SetName(obj.GetName())
+	kept.SetUID(obj.GetUID())
+	kept.SetResourceVersion(obj.GetResourceVersion())
+	kept.SetLabels(obj.GetLabels())
+	return kept, nil
+}
+
+func nameOf(obj *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// activated returns an AdmissionCheck that says it is being looked after, false
+// if it says so already. Until it does, Kueue admits nothing through it.
+func activated(check *unstructured.Unstructured, now metav1.Time) (*unstructured.Unstructured, bool) {
+	const condition = "Active"
+	want := map[string]any{
+		"type": condition, "status": "True", "reason": "Active", "message": "the readmission gate answers",
+		"observedGeneration": check.GetGeneration(), "lastTransitionTime": now.UTC().Format("2006-01-02T15:04:05Z"),
+	}
+	changed := check.DeepCopy()
+	all, _, _ := unstructured.NestedSlice(changed.Object, "status", "conditions")
+	for i, c := range all {
+		is, _ := c.(map[string]any)
+		if is["type"] != condition {
+			continue
+		}
+		if is["status"] == "True" {
+			return nil, false
+		}
+		all[i] = want
+		want = nil
+	}
+	if want != nil {
+		all = append(all, want)
+	}
+	err := unstructured.SetNestedSlice(changed.Object, all, "status", "conditions")
+	return changed, err == nil // no list of conditions: it is none of ours to mend
+}
