@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/samber/lo"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -170,6 +171,11 @@ func (p *clientPlayer) observe(answer runtime.Object, err error) Observation {
 	case errors.As(err, &status):
 		s := status.Status()
 		o.Code, o.Reason, o.Message = int(s.Code), string(s.Reason), p.player.neutral(s.Message)
+		if s.Details != nil {
+			causes := lo.Map(s.Details.Causes, func(c metav1.StatusCause, _ int) any { return p.player.neutral(fmt.Sprint(c)) })
+			o.Body = map[string]any{"details": map[string]any{"causes": causes}}
+			sortCauses(&o)
+		}
 		return o
 	case err != nil:
 		o.Message = p.player.neutral(err.Error())
