@@ -4,7 +4,7 @@
 //	go run ./rapidtest/mutants                 all of them
 //	go run ./rapidtest/mutants -hand           those made by hand, one or more for each rule
 //	go run ./rapidtest/mutants -run 'T3|settle'  those whose name matches
-//	go run ./rapidtest/mutants -quick          without rapidtest's own tests, nor any that take a second or more
+//	go run ./rapidtest/mutants -quick          without rapidtest's own tests, nor any that take two seconds or more
 //	go run ./rapidtest/mutants -list           only their names
 //
 // # The mistakes
@@ -30,7 +30,7 @@
 // Nothing is written into the tree: the go command reads the changed files through its -overlay flag. All mutants are built at once. A function
 // that has some becomes one that calls the copy of itself which an environment variable names, so that every test binary is compiled once
 // and a mutant costs one run of it. The tests of the mutated package are run first, then those of the others, each up to its first failure;
-// tests that take a second or more come last. Property tests draw the same in every run.
+// tests that take two seconds or more come last. Property tests draw the same in every run.
 //
 // # What it reports
 //
@@ -82,7 +82,7 @@ func parseOptions(args []string) (options, error) {
 	var pattern string
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.BoolVar(&o.hand, "hand", false, "only the mutants made by hand")
-	flags.BoolVar(&o.quick, "quick", false, "leave out rapidtest's own tests, and all that take a second or more")
+	flags.BoolVar(&o.quick, "quick", false, "leave out rapidtest's own tests, and all that take two seconds or more")
 	flags.BoolVar(&o.list, "list", false, "print the names of the mutants and run nothing")
 	flags.StringVar(&pattern, "run", "", "only the mutants whose name matches this regular expression")
 	flags.IntVar(&o.jobs, "j", runtime.NumCPU(), "how many run at once")

@@ -186,4 +186,3 @@ func (h handMade) find(files []*source) (*mutant, error) {
 	}
 	return nil, fmt.Errorf("%s %s: its old text lies in no single function of %s", h.Rule, h.Name, h.File)
 }
-

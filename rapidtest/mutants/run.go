@@ -24,7 +24,7 @@ func limitFor(took time.Duration) limit {
 }
 
 // slow is from when on a test is left for the mutants that no quicker one catches.
-const slow = time.Second
+const slow = 2 * time.Second
 
 // A catch is how a run with a mutant failed.
 type catch struct {
