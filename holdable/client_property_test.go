@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,8 @@ type stage struct {
 	kind   holdable.Holdable[bool]
 	held   schema.GroupVersionResource
 	others holdable.Holder
+	// deed is held while somebody changes the object in more than one step.
+	deed sync.Mutex
 }
 
 func newStage(t *rapid.T, s story) *stage {
@@ -132,18 +135,28 @@ func newStage(t *rapid.T, s story) *stage {
 func (st *stage) perform(deed string) {
 	what, number, _ := strings.Cut(deed, " ")
 	n, _ := strconv.ParseInt(number, 10, 64)
-	name := lo.Ternary(st.held == workloads(), "wl", "job")
 	switch what {
-	case "touch":
-		st.patch(st.held, name, fmt.Sprintf(`{"status":{"conditions":[{"type":"Seen","status":"True","message":"%d"}]}}`, st.server.ResourceVersion()), "status")
-	case "note":
-		st.patch(st.held, name, `{"metadata":{"annotations":{"example.com/note":"theirs"},"labels":{"example.com/team":"a"}}}`)
 	case "hold":
 		_, _ = st.others.Hold(context.Background(), job(), call(n))
 	case "release":
 		_, _ = st.others.Release(context.Background(), job(), call(n))
 	case "open":
 		_, _ = st.others.Open(context.Background(), job(), call(0))
+	default:
+		st.change(what)
+	}
+}
+
+// change is what is no call. It takes no time.
+func (st *stage) change(what string) {
+	st.deed.Lock()
+	defer st.deed.Unlock()
+	name := lo.Ternary(st.held == workloads(), "wl", "job")
+	switch what {
+	case "touch":
+		st.patch(st.held, name, fmt.Sprintf(`{"status":{"conditions":[{"type":"Seen","status":"True","message":"%d"}]}}`, st.server.ResourceVersion()), "status")
+	case "note":
+		st.patch(st.held, name, `{"metadata":{"annotations":{"example.com/note":"theirs"},"labels":{"example.com/team":"a"}}}`)
 	case "recreate":
 		obj := lo.Ternary(st.held == workloads(), workload("wl", st.job), trainJob("job"))
 		if st.mode == "gated" {
