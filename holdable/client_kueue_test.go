@@ -293,3 +293,17 @@ func TestH13ACopy(t *testing.T) {
 		}
 	})
 }
+
+// K1: A is that of the object that callers name, in Kueue mode as well.
+func TestK1ExecutionsAreThoseOfTheNamedObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newKueueCluster(t)
+		named := c.stored(trainJobs(), "job")
+		value := meta.Keys{}.ExecutionsValue(named.GetUID(), 7)
+		c.patch(trainJobs(), "job", `{"metadata":{"annotations":{"`+meta.Keys{}.Executions()+`":"`+value+`"}}}`)
+		in, err := c.client(kueue()).Inspect(t.Context(), job())
+		if err != nil || in.Executions != 7 {
+			t.Errorf("Inspect: A is %d, error %v", in.Executions, err)
+		}
+	})
+}
