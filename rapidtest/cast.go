@@ -25,7 +25,8 @@ type cast struct {
 type staging struct {
 	// gateless: Kueue mode without the readmission gate.
 	gateless bool
-	// behind is by how many versions the view that the kind's controller has of its objects is behind, 0 for not at all.
+	// behind is by how many versions the view that the kind's controller has of its objects is
+	// behind, 0 for not at all.
 	behind int
 }
 
@@ -80,13 +81,15 @@ func knownController(jobs schema.GroupVersionResource, how staging) func(*Server
 			runs := func(obj *unstructured.Unstructured) bool {
 				return !boolAt(obj, false, "spec", "suspend") && !hasEnded(obj)
 			}
-			return []Actor{&Runner{Client: server.Dynamic("controller", server.behind(jobs, how.behind)), Resource: jobs, Runs: runs, Labels: labels}}
+			client := server.Dynamic("controller", server.behind(jobs, how.behind))
+			return []Actor{&Runner{Client: client, Resource: jobs, Runs: runs, Labels: labels}}
 		}
 	}
 	return nil
 }
 
-// behind answers lists of a resource as they would have been answered a number of versions ago, as a cache does that has not heard of the latest.
+// behind answers lists of a resource as they would have been answered a number of versions ago, as
+// a cache does that has not heard of the latest.
 func (s *Server) behind(gvr schema.GroupVersionResource, versions int) Middleware {
 	return func(next RoundTrip) RoundTrip {
 		return func(ctx context.Context, req *Request) (*Response, error) {
@@ -107,7 +110,8 @@ func (s *Server) behind(gvr schema.GroupVersionResource, versions int) Middlewar
 	}
 }
 
-// prepare puts the named object into Kueue's hands, if there is a Kueue: in a queue, and suspended until it is admitted.
+// prepare puts the named object into Kueue's hands, if there is a Kueue: in a queue, and suspended
+// until it is admitted.
 func (st *stage) prepare() error {
 	if st.cast.kueue == nil {
 		return nil
@@ -154,7 +158,8 @@ func (s *suite) gatekeeper(server *Server, mws ...Middleware) (*gatekeeper, erro
 	return &gatekeeper{gate: gate, server: server, job: meta.Ref{Namespace: s.subject.namespace(), Name: worldName}}, err
 }
 
-// podRemains says whether processes of a pod may still run: it was bound to a node, and nobody who knows has said that they have ended.
+// podRemains says whether processes of a pod may still run: it was bound to a node, and nobody who
+// knows has said that they have ended.
 func podRemains(pod *unstructured.Unstructured) bool {
 	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
 	return node != "" && !allTerminated(pod)

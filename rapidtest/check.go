@@ -18,32 +18,42 @@ import (
 	"github.com/kubehold/kubehold/holdable"
 )
 
-// Check fails t if a kind can be found to break the rules of holds: whatever the order in which calls reach the server, whatever becomes of them
-// on their way, and whoever else writes. It is all that the test of a kind of your own needs:
+// Check fails t if a kind can be found to break the rules of holds: whatever the order in which
+// calls reach the server, whatever becomes of them on their way, and whoever else writes. It is all
+// that the test of a kind of your own needs:
 //
 //	func TestBackups(t *testing.T) {
 //		rapidtest.Check(t, Backups(), rapidtest.Schema("spec.suspend", "spec.schedule", "status.*"))
 //	}
 //
-// It first looks for mistakes in the descriptor, and says which one it is: a pause field that the schema lacks or that the kind's controller
-// does not look at, values that hold nothing or resume nothing, a selector that finds none of the object's pods or those of others too, a
-// second controller that owns the field. What it knows of schema and controller it knows from [Schema] and [Controller], and of the kinds of package
-// kinds by itself.
+// It first looks for mistakes in the descriptor, and says which one it is: a pause field that the
+// schema lacks or that the kind's controller does not look at, values that hold nothing or resume
+// nothing, a selector that finds none of the object's pods or those of others too, a second
+// controller that owns the field. What it knows of schema and controller it knows from [Schema] and
+// [Controller], and of the kinds of package kinds by itself.
 //
-// Then it plays random scripts on a [Server], in virtual time: calls of several supervisors, late ones and repeated ones; others who write
-// status, notes and the pause field itself, or replace the object; requests and answers that are lost, late, repeated or refused; controllers
-// that make pods. Every version that is committed is checked as it is committed, and so is what every caller is told:
+// Then it plays random scripts on a [Server], in virtual time: calls of several supervisors, late
+// ones and repeated ones; others who write status, notes and the pause field itself, or replace the
+// object; requests and answers that are lost, late, repeated or refused; controllers that make
+// pods. Every version that is committed is checked as it is committed, and so is what every caller
+// is told:
 //
-//   - I1 all annotations of a hold, or none; I2 paused while a hold is in force; I3 no newer hold is changed; I10 no Open resumes a held object,
-//     and no Release one that waits at its start gate; I11 what others put on the object is still there
-//   - I4 of supervisors that follow the protocol, which is said at [holdable.Holder], the newest hold wins
-//   - I5 no pod of one execution is made while one of another remains; I6 executions are counted, each once
-//   - I7 nothing leaves after its deadline, and no call sends more than nine updates; I9 nothing is written but the object that is held
-//   - I8 a call that says it wrote nothing has not, and one that says it is settled changes nothing any more
+//   - I1 all annotations of a hold, or none; I2 paused while a hold is in force; I3 no newer hold
+//     is changed; I10 no Open resumes a held object, and no Release one that waits at its start
+//     gate; I11 what others put on the object is still there
+//   - I4 of supervisors that follow the protocol, which is said at [holdable.Holder], the newest
+//     hold wins
+//   - I5 no pod of one execution is made while one of another remains; I6 executions are counted,
+//     each once
+//   - I7 nothing leaves after its deadline, and no call sends more than nine updates; I9 nothing is
+//     written but the object that is held
+//   - I8 a call that says it wrote nothing has not, and one that says it is settled changes nothing
+//     any more
 //   - some order of the calls on a register of holds explains what their callers were told
 //
-// A history that breaks a rule is made as short as it gets, and printed as a timeline, with the seed that finds it again. Flags of package rapid
-// say how many scripts are played for each property (-rapid.checks), of how many steps (-rapid.steps), for how long one that fails is made
+// A history that breaks a rule is made as short as it gets, and printed as a timeline, with the
+// seed that finds it again. Flags of package rapid say how many scripts are played for each
+// property (-rapid.checks), of how many steps (-rapid.steps), for how long one that fails is made
 // shorter (-rapid.shrinktime), and which one is the first (-rapid.seed).
 func Check[T holdable.Value](t *testing.T, kind holdable.Holdable[T], opts ...Option) {
 	t.Helper()
@@ -52,8 +62,8 @@ func Check[T holdable.Value](t *testing.T, kind holdable.Holdable[T], opts ...Op
 	}
 }
 
-// Counterexample returns what [Check] would fail t with; nil if there is nothing. It is for tests of tests: that a mistake is found, and in
-// which words.
+// Counterexample returns what [Check] would fail t with; nil if there is nothing. It is for tests
+// of tests: that a mistake is found, and in which words.
 func Counterexample[T holdable.Value](t *testing.T, kind holdable.Holdable[T], opts ...Option) error {
 	t.Helper()
 	return newSuite(kind, opts).run(t)
@@ -62,13 +72,15 @@ func Counterexample[T holdable.Value](t *testing.T, kind holdable.Holdable[T], o
 // An Option of a [Check] tells it what it cannot know of a kind.
 type Option func(*suite)
 
-// Schema names the fields that the schema of the held object has, as in [Resource].Fields. A pause field that is none of them is a mistake.
+// Schema names the fields that the schema of the held object has, as in [Resource].Fields. A pause
+// field that is none of them is a mistake.
 func Schema(fields ...string) Option {
 	return func(s *suite) { s.resource.Fields = fields }
 }
 
-// Controller names the kind's own controller, to see whether it does what the descriptor says: while an object is paused it is to have no pods, and
-// while it runs it is to have some. For most kinds a [Runner] will do.
+// Controller names the kind's own controller, to see whether it does what the descriptor says:
+// while an object is paused it is to have no pods, and while it runs it is to have some. For most
+// kinds a [Runner] will do.
 func Controller(of func(*Server) Actor) Option {
 	return func(s *suite) { s.controllers = func(server *Server) []Actor { return []Actor{of(server)} } }
 }
@@ -122,7 +134,8 @@ type attempt struct {
 	script script
 }
 
-// check plays as many attempts as -rapid.checks says. The error is a *falsified that was made as short as it gets.
+// check plays as many attempts as -rapid.checks says. The error is a *falsified that was made as
+// short as it gets.
 func (p property) check(t *testing.T) error {
 	t.Helper()
 	checks, seed := numberOfChecks(), firstSeed()
@@ -140,8 +153,9 @@ func (p property) check(t *testing.T) error {
 	return nil
 }
 
-// search plays a number of attempts, each from a seed of its own, until one breaks a rule. The seed is all that is needed to draw a script again,
-// which is why they are drawn one by one and not by rapid.Check; and one that breaks a rule can be made shorter deed by deed.
+// search plays a number of attempts, each from a seed of its own, until one breaks a rule. The seed
+// is all that is needed to draw a script again, which is why they are drawn one by one and not by
+// rapid.Check; and one that breaks a rule can be made shorter deed by deed.
 func (p property) search(t *testing.T, checks int, seed uint64) (*falsified, error) {
 	t.Helper()
 	gen := rapid.Custom(p.draw)
@@ -206,7 +220,8 @@ func (f *falsified) Error() string {
 	return b.String()
 }
 
-// shrink looks for a shorter and simpler script that breaks the same rule, for as long as -rapid.shrinktime.
+// shrink looks for a shorter and simpler script that breaks the same rule, for as long as
+// -rapid.shrinktime.
 func (f *falsified) shrink(t *testing.T) {
 	began, limit := time.Now(), rapidFlag[time.Duration]("rapid.shrinktime")
 	rule := ruleOf(f.history.broken)
@@ -265,7 +280,8 @@ func (f *falsified) cutPairs(better func(attempt) bool) bool {
 	return false
 }
 
-// withOneLess is the script with the requests counted as if one less were under way, from a deed on.
+// withOneLess is the script with the requests counted as if one less were under way, from a deed
+// on.
 func (s script) withOneLess(from int) script {
 	out := slices.Clone(s)
 	for i, d := range out {
@@ -348,7 +364,8 @@ func otherThan(original deed, deeds []deed) []deed {
 	return lo.Filter(deeds, func(d deed, _ int) bool { return d != original })
 }
 
-// page writes porcupine's page of the calls, if it is they that no order explains, and returns where it lies.
+// page writes porcupine's page of the calls, if it is they that no order explains, and returns
+// where it lies.
 func (h *history) page() (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

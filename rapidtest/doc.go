@@ -36,6 +36,13 @@
 // Nothing here sleeps in real time, and no goroutine outlives its request or watch: it all works
 // inside testing/synctest, where an hour of retries takes no time.
 //
+// # A kind of your own
+//
+// [Check] is the test of a kind that can be held: one line, for any descriptor. It names the mistake
+// in one that has a mistake, and otherwise plays random scripts of callers, controllers, people and
+// networks against it until one breaks a rule of holds, which it prints as a timeline. The example
+// newkind shows it. [Counterexample] returns what it finds, to show that a mistake is found.
+//
 // # What is left out
 //
 // Validation by OpenAPI schema and CEL (see [Resource].Validate for a place to put rules);

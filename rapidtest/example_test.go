@@ -161,3 +161,37 @@ func ExampleSettle() {
 	}
 	// Output: train Running
 }
+
+// The controller of a kind of your own takes two functions.
+func ExampleRunner() {
+	pipelines := rapidtest.Resource{
+		GVR:  schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pipelines"},
+		Kind: "Pipeline", Namespaced: true, StatusSubresource: true,
+	}
+	server := rapidtest.NewServer(pipelines, rapidtest.Pods())
+	controller := &rapidtest.Runner{
+		Client:   server.Dynamic("pipeline-controller"),
+		Resource: pipelines.GVR,
+		Runs: func(obj *unstructured.Unstructured) bool {
+			state, _, _ := unstructured.NestedString(obj.Object, "spec", "state")
+			return state == "Active"
+		},
+		Labels: func(obj *unstructured.Unstructured) map[string]string {
+			return map[string]string{"example.com/pipeline": obj.GetName()}
+		},
+	}
+	ctx, client := context.Background(), server.Dynamic("alice").Resource(pipelines.GVR).Namespace("default")
+	for name, state := range map[string]string{"a": "Active", "b": "Paused"} {
+		_, _ = client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Pipeline", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{"state": state},
+		}}, metav1.CreateOptions{})
+	}
+	if err := rapidtest.Settle(ctx, controller); err != nil {
+		fmt.Println(err)
+	}
+	for _, pod := range server.StoredAll(rapidtest.Pods().GVR) {
+		fmt.Println(pod.GetLabels()["example.com/pipeline"], "has a pod")
+	}
+	// Output: a has a pod
+}

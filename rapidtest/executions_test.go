@@ -7,16 +7,18 @@ import (
 	"github.com/kubehold/kubehold/meta"
 )
 
-// Rule I5 has a premise in each mode: in Kueue mode the readmission gate, in plain mode that the kind's controller makes no pods from a version of
-// the object that is older than the hold. These are the shortest histories in which two executions run side by side because it does not hold; in the
-// same ones, and in all others, they do not where it holds.
+// Rule I5 has a premise in each mode: in Kueue mode the readmission gate, in plain mode that the
+// kind's controller makes no pods from a version of the object that is older than the hold. These
+// are the shortest histories in which two executions run side by side because it does not hold; in
+// the same ones, and in all others, they do not where it holds.
 func TestI5EachPremiseIsNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode    string
 		without staging
 		attempt attempt
 	}{
-		// Kueue evicts the job and readmits it at once; the pods of the first execution still end when those of the second are made.
+		// Kueue evicts the job and readmits it at once; the pods of the first execution still end
+		// when those of the second are made.
 		"KueueWithoutTheGate": {"Kueue", staging{gateless: true}, attempt{"free", script{
 			settles{},
 			begins{op: meta.OpHold, instance: 3, within: time.Minute}, proceeds{}, proceeds{}, proceeds{},
@@ -24,7 +26,8 @@ func TestI5EachPremiseIsNeeded(t *testing.T) {
 			begins{op: meta.OpRelease, instance: 3, within: time.Minute}, proceeds{}, proceeds{}, proceeds{},
 			settles{},
 		}}},
-		// The trainer still sees the job as it was before the hold, and makes a pod after the release has seen that there is none.
+		// The trainer still sees the job as it was before the hold, and makes a pod after the
+		// release has seen that there is none.
 		"ControllerBehindItsObject": {"Plain", staging{behind: 1}, attempt{"held by 2", script{
 			begins{op: meta.OpRelease, instance: 2, within: time.Minute}, proceeds{}, proceeds{},
 			acts{},     // it sees the job running: a pod of the first execution

@@ -16,13 +16,15 @@ import (
 	"github.com/kubehold/kubehold/retry"
 )
 
-// A history is what happens to one object while calls run: every request with what its client saw of it, every version as it is committed, and
-// what each caller was told. It checks all of it as it happens, and keeps the first rule that was broken. It is safe for concurrent use.
+// A history is what happens to one object while calls run: every request with what its client saw
+// of it, every version as it is committed, and what each caller was told. It checks all of it as it
+// happens, and keeps the first rule that was broken. It is safe for concurrent use.
 type history struct {
 	subject *subject
 	server  *Server
 	bound   time.Duration // CallBound
-	// counts says who counts the executions of the named object: nobody, the calls themselves, or a gate.
+	// counts says who counts the executions of the named object: nobody, the calls themselves, or a
+	// gate.
 	counted bool
 	// protocol says that the calls are those of supervisors that follow the protocol.
 	protocol bool
@@ -33,13 +35,15 @@ type history struct {
 	events   []*event
 	requests map[int64]*call
 	calls    []*call
-	// versions are the committed versions of the held object, whichever it was, from the one that the history began with.
+	// versions are the committed versions of the held object, whichever it was, from the one that
+	// the history began with.
 	versions []revision
 	record   record
 	initial  int64
 	// unexplained: no order of the calls explains what their callers were told.
 	unexplained bool
-	// illegible: somebody has put instances on the object that no call has, which the hold register knows nothing of.
+	// illegible: somebody has put instances on the object that no call has, which the hold register
+	// knows nothing of.
 	illegible bool
 	// resumed: somebody else has resumed the object, so that it may run beside its earlier pods.
 	resumed bool
@@ -164,17 +168,22 @@ func (h *history) returned(c *call, out outcome) {
 	}
 }
 
-// kept checks that a success is one: at the resourceVersion that the receipt names, the object was as the call says.
+// kept checks that a success is one: at the resourceVersion that the receipt names, the object was
+// as the call says.
 func (h *history) kept(c *call, r holdable.Receipt) error {
-	at := slices.IndexFunc(h.versions, func(v revision) bool { return v.obj != nil && v.obj.GetResourceVersion() == r.ResourceVersion })
+	at := slices.IndexFunc(h.versions, func(v revision) bool {
+		return v.obj != nil && v.obj.GetResourceVersion() == r.ResourceVersion
+	})
 	if at < c.from || at > c.to {
-		return breaks("H12", "%s was told %q at resourceVersion %s, which is none of those that the object had meanwhile", c.spec, r.Did, r.ResourceVersion)
+		return breaks("H12", "%s was told %q at resourceVersion %s, which is none of those that the object had meanwhile",
+			c.spec, r.Did, r.ResourceVersion)
 	}
 	v := h.versions[at].reading
 	wrote := r.Did != holdable.InForce && r.Did != holdable.AlreadyOpen
 	switch {
 	case c.spec.op == meta.OpHold && (v.instance != c.spec.instance || !v.paused):
-		return breaks("H2", "%s was told %q, but at resourceVersion %s instance %d is in force and paused is %v", c.spec, r.Did, r.ResourceVersion, v.instance, v.paused)
+		return breaks("H2", "%s was told %q, but at resourceVersion %s instance %d is in force and paused is %v",
+			c.spec, r.Did, r.ResourceVersion, v.instance, v.paused)
 	case c.spec.op == meta.OpRelease && v.instance == c.spec.instance:
 		return breaks("R2", "%s was told %q, but at resourceVersion %s the hold is in force", c.spec, r.Did, r.ResourceVersion)
 	case c.spec.op == meta.OpOpen && !v.opened:
@@ -198,10 +207,15 @@ func (h *history) excused(c *call, e meta.Error) error {
 		return breaks("I8", "%s was told that nothing was written, but something was: %v", c.spec, c.out.err)
 	case e.Fate == meta.FatePending && e.PendingUntil.After(c.deadline.Add(h.bound)):
 		return breaks("C4", "%s may have an effect %v after its deadline: %v", c.spec, e.PendingUntil.Sub(c.deadline), c.out.err)
-	case e.Kind == meta.ErrStaleHold && !slices.ContainsFunc(h.versions[c.from:], func(v revision) bool { return max(v.reading.instance, 0) == e.Seen }):
+	case e.Kind == meta.ErrStaleHold && !h.wasInForce(e.Seen, c.from):
 		return breaks("E2", "%s is said to have seen instance %d, which was never in force while it ran", c.spec, e.Seen)
 	}
 	return nil
+}
+
+// wasInForce says whether an instance was in force at a version or later, 0 for none.
+func (h *history) wasInForce(instance int64, from int) bool {
+	return slices.ContainsFunc(h.versions[from:], func(v revision) bool { return max(v.reading.instance, 0) == instance })
 }
 
 // sent checks a request as it leaves (rules I7, I9, T1, C8).
@@ -232,12 +246,13 @@ func (h *history) sent(c *call, req *Request) *event {
 	case c.updates > 1+retry.MaxRetries:
 		h.fail("I7", "%s sends update number %d", c.spec, c.updates)
 	case c.overtaken():
-		h.fail("H6", "%s goes on although the instance in force changed from %d to %d while it ran", c.spec, c.seen[len(c.seen)-2].instance, c.seen[len(c.seen)-1].instance)
+		h.fail("H6", "%s goes on although the instance in force changed to %d while it ran", c.spec, c.seen[len(c.seen)-1].instance)
 	}
 	return e
 }
 
-// overtaken says that the last two reads of a Hold show different instances, the last one not its own (rule H6).
+// overtaken says that the last two reads of a Hold show different instances, the last one not its
+// own (rule H6).
 func (c *call) overtaken() bool {
 	if c.spec.op != meta.OpHold || len(c.seen) < 2 {
 		return false
@@ -391,7 +406,8 @@ func (h *history) follow(by *call, c Commit) {
 	}
 }
 
-// seePods checks that no pod of one execution was made while one of another remains (rule I5), and that there is a count for each (rule I6).
+// seePods checks that no pod of one execution was made while one of another remains (rule I5), and
+// that there is a count for each (rule I6).
 func (h *history) seePods() {
 	if h.subject.pods == nil {
 		return
@@ -424,7 +440,8 @@ func (h *history) executionsCounted() int64 {
 	return h.subject.read(named).executions
 }
 
-// end checks what only a whole history shows: that some order of the calls explains what their callers were told.
+// end checks what only a whole history shows: that some order of the calls explains what their
+// callers were told.
 func (h *history) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -437,7 +454,8 @@ func (h *history) end() {
 	}
 }
 
-// mostDoubts is how many writes in doubt of one call the hold register is told of: each makes it harder to find an order.
+// mostDoubts is how many writes in doubt of one call the hold register is told of: each makes it
+// harder to find an order.
 const mostDoubts = 3
 
 // judge returns a judge of the history's record.
@@ -454,7 +472,8 @@ func (h *history) judge() *judge {
 // A reign is who was in force, as far as the supervisors' protocol cares (rule I4).
 type reign struct {
 	highest int64
-	// over are the holds that were released, and returned says which hold came back, "" if none did.
+	// over are the holds that were released, and returned says which hold came back, "" if none
+	// did.
 	over     map[int64]bool
 	returned string
 	// erased: somebody else has taken a hold off, or replaced the object.
@@ -525,7 +544,8 @@ func (h *history) other(format string, args ...any) {
 	h.note(event{kind: evOther, text: fmt.Sprintf(format, args...)})
 }
 
-// timeline prints the history: who read what at which resourceVersion, what was sent, what was committed when, and what each caller was told.
+// timeline prints the history: who read what at which resourceVersion, what was sent, what was
+// committed when, and what each caller was told.
 func (h *history) timeline() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

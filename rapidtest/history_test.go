@@ -11,7 +11,8 @@ import (
 	"github.com/kubehold/kubehold/meta"
 )
 
-// What callers were told has to be explained by some order of their calls. Where none does, porcupine's page shows the calls.
+// What callers were told has to be explained by some order of their calls. Where none does,
+// porcupine's page shows the calls.
 func TestHistoryThatNoOrderExplains(t *testing.T) {
 	s := subjectOf(kinds.TrainJob())
 	h := newHistory(s, s.server(), time.Minute)

@@ -12,6 +12,7 @@ import (
 	"github.com/samber/lo"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	operators "k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/dynamic"
 
@@ -20,7 +21,8 @@ import (
 	"github.com/kubehold/kubehold/retry"
 )
 
-// mistake looks for mistakes in a descriptor for which no schedule is needed, and names the first one.
+// mistake looks for mistakes in a descriptor for which no schedule is needed, and names the first
+// one.
 func (s *suite) mistake(t *testing.T) (err error) {
 	if err := s.kind.Check(); err != nil {
 		return err
@@ -29,7 +31,9 @@ func (s *suite) mistake(t *testing.T) (err error) {
 		return err
 	}
 	synctest.Test(t, func(*testing.T) {
-		for _, look := range []func(*trial) error{(*trial).schema, (*trial).selector, (*trial).roundTrip, (*trial).controller, (*trial).absence, (*trial).owner} {
+		for _, look := range []func(*trial) error{
+			(*trial).hasField, (*trial).selector, (*trial).roundTrip, (*trial).controller, (*trial).absence, (*trial).owner,
+		} {
 			var tr *trial
 			if tr, err = s.newTrial(); err == nil {
 				err = look(tr)
@@ -42,7 +46,8 @@ func (s *suite) mistake(t *testing.T) (err error) {
 	return err
 }
 
-// A trial is a world in which a kind is tried out, without any trouble. It has the schema of the kind.
+// A trial is a world in which a kind is tried out, without any trouble. It has the schema of the
+// kind.
 type trial struct {
 	*suite
 	*stage
@@ -84,7 +89,8 @@ func (s *suite) server() *Server {
 	return NewServer(resources...)
 }
 
-// questions asks the functions of the descriptor about a new object: it has not ended, nobody has deactivated it, nobody owns its field.
+// questions asks the functions of the descriptor about a new object: it has not ended, nobody has
+// deactivated it, nobody owns its field.
 func (s *suite) questions() error {
 	obj := s.subject.object(s.subject.held, s.subject.heldKind, s.subject.heldObjectName())
 	obj.SetUID("uid")
@@ -110,11 +116,12 @@ func (s *suite) questions() error {
 	return nil
 }
 
-// schema looks for the pause field in the schema.
-func (tr *trial) schema() error {
+// hasField looks for the pause field in the schema.
+func (tr *trial) hasField() error {
 	known := newKnownFields(tr.resource.Fields)
 	if tr.subject.path[0] != "metadata" && !known.has(tr.subject.path) {
-		return tr.wrong("the schema of a %s has no %s, so that an apiserver refuses the field, or drops it", tr.subject.heldKind, tr.field())
+		return tr.wrong("the schema of a %s has no %s, so that an apiserver refuses the field, or drops it",
+			tr.subject.heldKind, tr.field())
 	}
 	return nil
 }
@@ -177,7 +184,8 @@ func (tr *trial) release(instance int64) error {
 	return err
 }
 
-// another is a second object of the named kind, which differs from the first in what tells objects apart.
+// another is a second object of the named kind, which differs from the first in what tells objects
+// apart.
 func (tr *trial) another() *unstructured.Unstructured {
 	obj := tr.named().DeepCopy()
 	obj.SetName("another")
@@ -245,8 +253,8 @@ func (tr *trial) controller() error {
 		return tr.wrong("an object that runs cannot be held: %w", err)
 	}
 	if tr.rest(); len(tr.pods()) > 0 {
-		return tr.wrong("%s=%v is to hold an object, but its controller keeps it running: pod %s is still there. Is that the field that the controller looks at?",
-			tr.field(), tr.subject.heldValue, tr.pods()[0].GetName())
+		return tr.wrong("%s=%v is to hold an object, but its controller keeps it running: pod %s is still there. "+
+			"Is that the field that the controller looks at?", tr.field(), tr.subject.heldValue, tr.pods()[0].GetName())
 	}
 	if err := tr.release(1); err != nil {
 		return tr.wrong("an object that has stopped cannot be released: %w", err)
@@ -289,7 +297,9 @@ func (tr *trial) rest() {
 
 // pods are the pods that the kind's controller has made of the object.
 func (tr *trial) pods() []*unstructured.Unstructured {
-	return lo.Filter(tr.stage.server.StoredAll(Pods().GVR), func(pod *unstructured.Unstructured, _ int) bool { return ownedBy(pod, tr.named()) })
+	return lo.Filter(tr.stage.server.StoredAll(Pods().GVR), func(pod *unstructured.Unstructured, _ int) bool {
+		return ownedBy(pod, tr.named())
+	})
 }
 
 // selects looks whether the selector of pods finds those that the controller makes.
@@ -310,10 +320,11 @@ func (tr *trial) selects() error {
 	return nil
 }
 
-// ownedByKueue says that Kueue writes the pause field of those objects of the kind that are in a queue.
+// ownedByKueue says that Kueue writes the pause field of those objects of the kind that are in a
+// queue.
 func (s *suite) ownedByKueue() bool {
-	known := lo.Contains([]string{TrainJobs().Kind, JobSets().Kind, Jobs().Kind}, s.resource.Kind) && s.resource.GVR == s.subject.named
-	return known && !s.subject.indirect() && reflect.DeepEqual(s.subject.path, []string{"spec", "suspend"})
+	jobs := []schema.GroupVersionResource{TrainJobs().GVR, JobSets().GVR, Jobs().GVR}
+	return lo.Contains(jobs, s.subject.held) && reflect.DeepEqual(s.subject.path, []string{"spec", "suspend"})
 }
 
 // owner looks whether the descriptor knows that Kueue owns the pause field of an object in a queue.
@@ -337,7 +348,8 @@ func (tr *trial) owner() error {
 		return err
 	}
 	if tr.rest(); !tr.subject.paused(tr.history.held()) {
-		return tr.wrong("%s of an object in a queue is Kueue's: Hold(1) was placed, and Kueue has resumed the object. Name it in Owners", tr.field())
+		return tr.wrong("%s of an object in a queue is Kueue's: Hold(1) was placed, and Kueue has resumed the object. "+
+			"Name it in Owners", tr.field())
 	}
 	return tr.wrong("%s of an object in a queue is Kueue's, and Hold(1) has written it. Name it in Owners", tr.field())
 }

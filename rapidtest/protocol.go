@@ -12,7 +12,8 @@ import (
 	"github.com/kubehold/kubehold/meta"
 )
 
-// protocol: supervisors that follow the protocol, on any network; see supervisor. The newest hold wins (rule I4).
+// protocol: supervisors that follow the protocol, on any network; see supervisor. The newest hold
+// wins (rule I4).
 func (s *suite) protocol(m manners) property {
 	starts := lo.Filter(s.subject.starts(), func(st start, _ int) bool {
 		return lo.Contains([]string{"free", "held by an older one", "paused by its owner", "at its start gate"}, st.name)
@@ -36,7 +37,8 @@ func (s *suite) protocol(m manners) property {
 }
 
 type (
-	// recovers: a supervisor holds the object, asserts that a few times and, if it is to, releases it.
+	// recovers: a supervisor holds the object, asserts that a few times and, if it is to, releases
+	// it.
 	recovers struct {
 		within, lag   time.Duration
 		asserts       int
@@ -44,12 +46,15 @@ type (
 	}
 	// opens: a supervisor lets the object past its start gate.
 	opens struct{ within, lag time.Duration }
-	// dies: one of the supervisors stops where it is, and what it knew is lost. which counts those that work, the oldest first.
+	// dies: one of the supervisors stops where it is, and what it knew is lost. which counts those
+	// that work, the oldest first.
 	dies struct{ which int }
 )
 
 func (p *play) drawProtocolDeed(t *rapid.T) deed {
-	actions := []string{"proceeds", "proceeds", "proceeds", "proceeds", "proceeds", "recovers", "recovers", "passes", "passes", "dies", "meddles", "meddles"}
+	actions := []string{
+		"proceeds", "proceeds", "proceeds", "proceeds", "proceeds", "recovers", "recovers", "passes", "passes", "dies", "meddles", "meddles",
+	}
 	if p.subject.startGate {
 		actions = append(actions, "opens")
 	}

@@ -16,7 +16,8 @@ func modes() map[string]*suite {
 	}
 }
 
-// ruleBroken plays a script of a property and returns the rule that its history breaks, "" for none.
+// ruleBroken plays a script of a property and returns the rule that its history breaks, "" for
+// none.
 func ruleBroken(t *testing.T, p property, a attempt) string {
 	t.Helper()
 	h, err := p.play(t, a)
@@ -27,23 +28,26 @@ func ruleBroken(t *testing.T, p property, a attempt) string {
 	return ruleOf(h.violated())
 }
 
-// Rule I4 is what the supervisors' protocol is for, and every part of it is needed. These are the shortest histories in which the newest hold does
-// not win because a part is missing; in the same ones it wins where none is.
+// Rule I4 is what the supervisors' protocol is for, and every part of it is needed. These are the
+// shortest histories in which the newest hold does not win because a part is missing; in the same
+// ones it wins where none is.
 func TestI4EveryPartOfTheProtocolIsNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		without manners
 		script  func(reads script) script // reads are those of a Hold, which has two where another object is held than is named
 	}{
-		// A supervisor stands still before it makes its call. Meanwhile another one places a newer hold and takes it away again, without waiting
-		// for the first: nothing on the object tells the old hold that it is late.
+		// A supervisor stands still before it makes its call. Meanwhile another one places a newer
+		// hold and takes it away again, without waiting for the first: nothing on the object tells
+		// the old hold that it is late.
 		"ReleaseWithoutTheWait": {manners{hasty: true}, func(script) script {
 			return script{
 				recovers{within: time.Minute, lag: 4 * time.Second},
 				recovers{within: time.Minute, release: true},
 			}
 		}},
-		// Somebody takes the hold off. Its supervisor puts it back, in doubt, and goes on to release it: there is nothing to release, so that
-		// nothing is written, and so the update in doubt may still commit.
+		// Somebody takes the hold off. Its supervisor puts it back, in doubt, and goes on to
+		// release it: there is nothing to release, so that nothing is written, and so the update in
+		// doubt may still commit.
 		"InDoubtCountedAsSettled": {manners{trusting: true}, func(reads script) script {
 			return slices.Concat(
 				script{recovers{within: 100 * time.Millisecond, asserts: 1, release: true}},

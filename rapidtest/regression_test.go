@@ -13,8 +13,9 @@ func TestHistoriesThatBrokeARule(t *testing.T) {
 		mode    string
 		attempt attempt
 	}{
-		// A Release lands, its answer is lost, and an Open follows before it looks again: its receipt told of an A that the object no longer had at
-		// the resourceVersion that the receipt names.
+		// A Release lands, its answer is lost, and an Open follows before it looks again: its
+		// receipt told of an A that the object no longer had at the resourceVersion that the
+		// receipt names.
 		"I6ReceiptOfAnOvertakenRelease": {"Plain", attempt{"at its start gate", script{
 			begins{op: meta.OpOpen, within: time.Minute},
 			proceeds{},

@@ -12,8 +12,9 @@ import (
 	"github.com/kubehold/kubehold/meta"
 )
 
-// Each of the rules I1 to I11 can be seen to be broken: something between a client and the network spoils what it sends or hears, and the same history
-// breaks no rule without that. Rules I4 and I5 have tests of their own, for it takes more than one call to break them.
+// Each of the rules I1 to I11 can be seen to be broken: something between a client and the network
+// spoils what it sends or hears, and the same history breaks no rule without that. Rules I4 and I5
+// have tests of their own, for it takes more than one call to break them.
 func TestEachRuleCanBeSeenBroken(t *testing.T) {
 	var k meta.Keys
 	held := func(op meta.Op, instance int64) script {

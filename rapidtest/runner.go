@@ -10,8 +10,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// A Runner is the controller of any kind whose objects run in pods: it makes a pod for each object that runs, and deletes it when the object does
-// not run any more. Like most controllers it waits for none that still ends. The pods run and end by [Kubelet].
+// A Runner is the controller of any kind whose objects run in pods: it makes a pod for each object
+// that runs, and deletes it when the object does not run any more. Like most controllers it waits
+// for none that still ends. The pods run and end by [Kubelet].
 type Runner struct {
 	// Client is what it works with.
 	Client dynamic.Interface

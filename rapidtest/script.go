@@ -11,8 +11,9 @@ import (
 	"github.com/kubehold/kubehold/meta"
 )
 
-// A script is a history to be played: what callers, others, controllers and the network do, one deed after the other. It is plain data and
-// prints as Go, so that one which fails can be kept as a test.
+// A script is a history to be played: what callers, others, controllers and the network do, one
+// deed after the other. It is plain data and prints as Go, so that one which fails can be kept as a
+// test.
 type script []deed
 
 // GoString prints the script as it is written in Go, one deed on a line.
@@ -38,7 +39,8 @@ type (
 		// http: through client-go's own client. pinned: with the UID of the object.
 		http, pinned bool
 	}
-	// proceeds: one of the requests under way goes on, with a fault. which counts them in the order of their calls, and begins again at the end.
+	// proceeds: one of the requests under way goes on, with a fault. which counts them in the order
+	// of their calls, and begins again at the end.
 	proceeds struct {
 		which int
 		fault trouble
@@ -47,7 +49,8 @@ type (
 	passes struct{ time time.Duration }
 	// meddles: somebody else writes; see meddlings.
 	meddles struct{ how string }
-	// acts: a controller takes a step. which counts those that are there, and begins again at the end.
+	// acts: a controller takes a step. which counts those that are there, and begins again at the
+	// end.
 	acts struct{ which int }
 	// answers: the readmission gate looks at the job, over the same network as the calls.
 	answers struct{ within time.Duration }
@@ -111,7 +114,10 @@ func drawTrouble(t *rapid.T) trouble {
 	out := trouble{kind: rapid.SampledFrom(kinds).Draw(t, "trouble")}
 	switch out.kind {
 	case late, lateAndMute, slow, slowInside, twice:
-		out.after = rapid.SampledFrom([]time.Duration{7 * time.Millisecond, 90 * time.Millisecond, 3 * time.Second, 40 * time.Second, 64 * time.Second}).Draw(t, "after")
+		out.after = rapid.SampledFrom([]time.Duration{
+			7 * time.Millisecond, 90 * time.Millisecond, 3 * time.Second, 40 * time.Second,
+			64 * time.Second, // just within CallBound
+		}).Draw(t, "after")
 	case answered:
 		out.code = rapid.SampledFrom([]int{
 			http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
@@ -119,7 +125,9 @@ func drawTrouble(t *rapid.T) trouble {
 		}).Draw(t, "code")
 		out.retryAfter = rapid.IntRange(0, 2).Draw(t, "retry after")
 	case answeredLate:
-		out.code = rapid.SampledFrom([]int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}).Draw(t, "code")
+		out.code = rapid.SampledFrom([]int{
+			http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+		}).Draw(t, "code")
 		out.retryAfter = rapid.IntRange(0, 2).Draw(t, "retry after")
 	}
 	return out
@@ -169,9 +177,10 @@ func (p *play) drawCall(t *rapid.T) begins {
 	if !p.subject.startGate {
 		ops = ops[:4]
 	}
+	within := rapid.SampledFrom([]time.Duration{time.Minute, 5 * time.Second, 100 * time.Millisecond, 3 * time.Minute})
 	b := begins{
 		op:     rapid.SampledFrom(ops).Draw(t, "op"),
-		within: rapid.SampledFrom([]time.Duration{time.Minute, 5 * time.Second, 100 * time.Millisecond, 3 * time.Minute}).Draw(t, "within"),
+		within: within.Draw(t, "within"),
 		pinned: rapid.Bool().Draw(t, "pinned"),
 	}
 	if b.op != meta.OpOpen {

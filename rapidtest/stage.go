@@ -24,19 +24,23 @@ type play struct {
 	newServer func() *Server
 	// makeCast makes those who are at work beside the calls; nil for nobody.
 	makeCast func(*Server) (cast, error)
-	// gatekeeper makes the readmission gate, which answers when a script says so, over the same network as the calls; nil for none.
+	// gatekeeper makes the readmission gate, which answers when a script says so, over the same
+	// network as the calls; nil for none.
 	gatekeeper func(*Server, ...Middleware) (*gatekeeper, error)
 	// http: some of the calls go through client-go's own client.
 	http bool
 	// counted: A is counted, by the calls or by the cast.
 	counted bool
-	// between stands between the clients and everything else, to spoil what they do; nil for nothing.
+	// between stands between the clients and everything else, to spoil what they do; nil for
+	// nothing.
 	between Middleware
-	// manners are those of the supervisors that share a ledger; nil where calls are made as they come.
+	// manners are those of the supervisors that share a ledger; nil where calls are made as they
+	// come.
 	manners *manners
 }
 
-// perform plays a script to its end, in virtual time, and returns its history. Whether a rule was broken is for the caller to ask.
+// perform plays a script to its end, in virtual time, and returns its history. Whether a rule was
+// broken is for the caller to ask.
 func (p *play) perform(t *testing.T, s script) (h *history, err error) {
 	synctest.Test(t, func(*testing.T) {
 		st, bad := p.newStage()
@@ -75,7 +79,8 @@ type stage struct {
 	alive  []context.CancelFunc
 }
 
-// mostCalls is how many calls a script can make: a history keeps sets of them in the bits of a word.
+// mostCalls is how many calls a script can make: a history keeps sets of them in the bits of a
+// word.
 const mostCalls = 20
 
 // mostAnswers is how often a script can have the gate answer over the network.
@@ -142,7 +147,8 @@ func (st *stage) holder(http bool) (holdable.Holder, error) {
 	return holder, err
 }
 
-// watched has the history see every request of a call, and the script decide when it goes on and with which fault.
+// watched has the history see every request of a call, and the script decide when it goes on and
+// with which fault.
 func (st *stage) watched(next RoundTrip) RoundTrip {
 	return func(ctx context.Context, req *Request) (*Response, error) {
 		c := callOf(ctx)
@@ -153,7 +159,8 @@ func (st *stage) watched(next RoundTrip) RoundTrip {
 	}
 }
 
-// finish has everything that was begun come to its end: the calls return, and what the network held back arrives.
+// finish has everything that was begun come to its end: the calls return, and what the network held
+// back arrives.
 func (st *stage) finish() {
 	for quiet := 0; quiet < 2; {
 		synctest.Wait()
@@ -204,7 +211,10 @@ func (b begins) do(st *stage) {
 	if named := st.named(); b.pinned && named != nil {
 		ref.UID = named.GetUID()
 	}
-	asked := meta.Call{Instance: b.instance, Deadline: time.Now().Add(b.within), Holder: fmt.Sprintf("caller %d", len(st.history.calls)+1), Reason: "rapidtest"}
+	asked := meta.Call{
+		Instance: b.instance, Deadline: time.Now().Add(b.within),
+		Holder: fmt.Sprintf("caller %d", len(st.history.calls)+1), Reason: "rapidtest",
+	}
 	make := map[meta.Op]method{meta.OpHold: holder.Hold, meta.OpRelease: holder.Release, meta.OpOpen: holder.Open}[b.op]
 	st.running++
 	go func() {
@@ -381,10 +391,12 @@ func (st *stage) recreate() error {
 	return st.subject.create(st.others)
 }
 
-// note adds content that is nobody's business here. It leaves the spec alone where pods are told apart by the generation of their object.
+// note adds content that is nobody's business here. It leaves the spec alone where pods are told
+// apart by the generation of their object.
 func (st *stage) note(obj *unstructured.Unstructured) error {
 	text := obj.GetResourceVersion()
-	if err := unstructured.SetNestedField(obj.Object, text, "metadata", "annotations", "other.example/seen"); err != nil || st.makeCast != nil {
+	err := unstructured.SetNestedField(obj.Object, text, "metadata", "annotations", "other.example/seen")
+	if err != nil || st.makeCast != nil {
 		return err
 	}
 	return unstructured.SetNestedField(obj.Object, text, "spec", "unheardOf", "seen")

@@ -27,12 +27,15 @@ func (s *suite) properties() []property {
 	return all
 }
 
-// executions: the same calls while controllers make pods, nodes are lost, and Kueue does what it does. No two executions run side by side (rule
-// I5), and each is counted (rule I6). It is false for a kind whose controllers are not known.
+// executions: the same calls while controllers make pods, nodes are lost, and Kueue does what it
+// does. No two executions run side by side (rule I5), and each is counted (rule I6). It is false
+// for a kind whose controllers are not known.
 func (s *suite) executions(how staging) (property, bool) {
 	makeCast := s.castOf(how)
 	starts := lo.Filter(s.subject.starts(), func(st start, _ int) bool {
-		return lo.Contains([]string{"free", "held by 2", "paused by its owner", "at its start gate", "held by 2 at its start gate"}, st.name)
+		return lo.Contains([]string{
+			"free", "held by 2", "paused by its owner", "at its start gate", "held by 2 at its start gate",
+		}, st.name)
 	})
 	names := lo.Map(starts, func(st start, _ int) string { return st.name })
 	playFrom := func(name string) *play {

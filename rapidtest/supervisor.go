@@ -10,8 +10,9 @@ import (
 	"github.com/kubehold/kubehold/meta"
 )
 
-// A ledger is what the supervisors of one object share. In a real system it is durable, and every change of it is on disk before what it is
-// about is done: it has to survive whoever wrote it. It has two things in it: the counter that instances come from, and every Hold and Open that may
+// A ledger is what the supervisors of one object share. In a real system it is durable, and every
+// change of it is on disk before what it is about is done: it has to survive whoever wrote it. It
+// has two things in it: the counter that instances come from, and every Hold and Open that may
 // still have an effect.
 type ledger struct {
 	bound time.Duration // CallBound
@@ -24,7 +25,8 @@ type ledger struct {
 // An entry is a Hold or an Open that was begun.
 type entry struct {
 	instance int64
-	// settles is when it can have no effect any more, whatever becomes of it: a moment that is known before it is made.
+	// settles is when it can have no effect any more, whatever becomes of it: a moment that is
+	// known before it is made.
 	settles time.Time
 }
 
@@ -36,8 +38,9 @@ func (l *ledger) next() int64 {
 	return l.last
 }
 
-// begin writes a call down before it is made. It refuses a hold that is not the newest any more: whoever has the newest may have waited for all
-// the earlier ones by now, and would not know of this one.
+// begin writes a call down before it is made. It refuses a hold that is not the newest any more:
+// whoever has the newest may have waited for all the earlier ones by now, and would not know of
+// this one.
 func (l *ledger) begin(op meta.Op, instance int64, deadline time.Time) (*entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +52,8 @@ func (l *ledger) begin(op meta.Op, instance int64, deadline time.Time) (*entry, 
 	return e, true
 }
 
-// end writes down what became of a call: it has settled, unless its error says that a write of it may still land.
+// end writes down what became of a call: it has settled, unless its error says that a write of it
+// may still land.
 func (l *ledger) end(e *entry, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,27 +75,34 @@ func (l *ledger) settled(instance int64) (at time.Time) {
 	return at
 }
 
-// A supervisor stops an object and lets it run again, beside others that do the same, over any network. It follows the protocol of rule I4:
+// A supervisor stops an object and lets it run again, beside others that do the same, over any
+// network. It follows the protocol of rule I4:
 //
 //   - every hold has an instance of its own, from one counter that only grows;
-//   - it holds again if it does not know whether it holds, unless a newer instance was given out meanwhile;
-//   - it releases only once its Hold has succeeded, and once every Hold and Open before, its own repeats included, has returned with a fate
-//     other than pending or has settled: a release takes the instance away, and with it all that could refuse a Hold that is still on its way.
+//   - it holds again if it does not know whether it holds, unless a newer instance was given out
+//     meanwhile;
+//   - it releases only once its Hold has succeeded, and once every Hold and Open before, its own
+//     repeats included, has returned with a fate other than pending or has settled: a release takes
+//     the instance away, and with it all that could refuse a Hold that is still on its way.
 //
 // Then the newest hold wins, and one that was released or overtaken does not come back.
 //
-// Two kinds of late calls are waited for. One is a call that has not returned, such as that of a supervisor whose process stood still: it may yet read
-// an object on which no hold is any more. The other is an update whose call has returned in doubt. Once anything else is written it cannot commit, for
-// its resourceVersion is gone; but a Release that finds no hold writes nothing, and if the object was replaced meanwhile, it finds none.
+// Two kinds of late calls are waited for. One is a call that has not returned, such as that of a
+// supervisor whose process stood still: it may yet read an object on which no hold is any more. The
+// other is an update whose call has returned in doubt. Once anything else is written it cannot
+// commit, for its resourceVersion is gone; but a Release that finds no hold writes nothing, and if
+// the object was replaced meanwhile, it finds none.
 type supervisor struct {
 	holder holdable.Holder
 	ledger *ledger
 	ref    meta.Ref
-	// patience is how long a call may take, pause the time between two, and lag how long the supervisor stands still between writing a call down
-	// and making it, as a process may at any time.
+	// patience is how long a call may take, pause the time between two, and lag how long the
+	// supervisor stands still between writing a call down and making it, as a process may at any
+	// time.
 	patience, pause, lag time.Duration
 	tries                int
-	// asserts is how often it holds again before it releases, to put right what others may have done.
+	// asserts is how often it holds again before it releases, to put right what others may have
+	// done.
 	asserts int
 	manners
 }
@@ -161,7 +172,8 @@ func (s *supervisor) insist(ctx context.Context, try func() error, again func(*m
 	}
 }
 
-// call makes one call, with its entry in the ledger if it needs one. A supervisor that dies meanwhile leaves the entry behind.
+// call makes one call, with its entry in the ledger if it needs one. A supervisor that dies
+// meanwhile leaves the entry behind.
 func (s *supervisor) call(ctx context.Context, op meta.Op, n int64) error {
 	call := meta.Call{Instance: n, Deadline: time.Now().Add(s.patience), Holder: "supervisor", Reason: "rapidtest"}
 	if op == meta.OpRelease {
