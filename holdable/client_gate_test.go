@@ -134,14 +134,14 @@ func TestO4NoStartGate(t *testing.T) {
 // the annotations off and resumes nothing; no pods are asked for.
 func TestH11AnObjectThatIsBeingDeleted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		kind holdable.Holdable[bool]
-		on   func(*cluster, string) // patches the held object
+		kind   holdable.Holdable[bool]
+		remove func(*cluster) // the held object
 	}{
-		"Plain": {plain(), func(c *cluster, what string) {
+		"Plain": {plain(), func(c *cluster) {
 			c.patch(trainJobs(), "job", `{"metadata":{"finalizers":["example.com/wait"]}}`)
 			c.remove(trainJobs(), "job")
 		}},
-		"Kueue": {kueue(), func(c *cluster, what string) {
+		"Kueue": {kueue(), func(c *cluster) {
 			c.patch(workloads(), "wl", `{"metadata":{"finalizers":["example.com/wait"]}}`)
 			c.remove(workloads(), "wl")
 		}},
@@ -152,7 +152,7 @@ func TestH11AnObjectThatIsBeingDeleted(t *testing.T) {
 				h := c.client(tc.kind)
 				r, err := h.Hold(t.Context(), job(), call(1))
 				c.did(r, err, holdable.Placed)
-				tc.on(c, "")
+				tc.remove(c)
 				c.wire.take()
 				for n := range int64(2) { // the instance in force as well
 					_, err = h.Hold(t.Context(), job(), call(n+1))
