@@ -264,9 +264,12 @@ func (c *controller) answer(ctx context.Context, workload *unstructured.Unstruct
 		return false, nil // its successor is heard of
 	case err != nil:
 		return false, err
-	case answer.State != holdable.GateIdle:
-		c.log.Info(string(answer.State), "workload", answer.Workload.String(), "of", answer.Object.String(), "check", check, "why", answer.Why)
 	}
+	level := slog.LevelDebug
+	if answer.State == holdable.GateOpened {
+		level = slog.LevelInfo
+	}
+	c.log.Log(ctx, level, string(answer.State), "workload", answer.Workload.String(), "of", answer.Object.String(), "check", check, "why", answer.Why)
 	return answer.State == holdable.GateShut, nil
 }
 
