@@ -25,6 +25,8 @@ type cast struct {
 type staging struct {
 	// gateless: Kueue mode without the readmission gate.
 	gateless bool
+	// checkPods: the calls wait for pods themselves, and nobody but them evicts the job.
+	checkPods bool
 	// behind is by how many versions the view that the kind's controller has of its objects is
 	// behind, 0 for not at all.
 	behind int

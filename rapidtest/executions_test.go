@@ -59,3 +59,12 @@ func TestI5SearchFindsTwoExecutions(t *testing.T) {
 	without, _ := modes()["Kueue"].executions(staging{gateless: true})
 	mustFind(t, without, "I5")
 }
+
+// Without the gate, clients that look for pods themselves keep rule I5 as well, as long as nobody
+// but they evicts the job.
+func TestI5WithoutTheGateButWithCheckPods(t *testing.T) {
+	p, _ := modes()["Kueue"].executions(staging{gateless: true, checkPods: true})
+	if err := p.check(t); err != nil {
+		t.Error(err)
+	}
+}

@@ -326,6 +326,11 @@ func (h *history) permitted(by *call, c Commit) error {
 		return breaks("I8", "a write of %s was committed after it had returned: %s", by.spec, by.out)
 	case time.Now().After(by.deadline.Add(h.bound)):
 		return breaks("C4", "a write of %s was committed %v after its deadline", by.spec, time.Since(by.deadline))
+	case by.out != nil && time.Now().After(by.out.failure().PendingUntil):
+		return breaks("E3", "a write of %s was committed at %v, and was to be pending until %v", by.spec, time.Now(), by.out.failure().PendingUntil)
+	case by.out != nil && !names(by.out.failure(), c.Previous):
+		return breaks("E2", "a write of %s was committed over resourceVersion %s, which is not the one that its error names: %s",
+			by.spec, c.Previous.GetResourceVersion(), by.out)
 	case c.Type != "MODIFIED":
 		return h.subject.audit(c.Previous, nil, by.spec)
 	}
@@ -337,6 +342,12 @@ func (h *history) permitted(by *call, c Commit) error {
 		return err
 	}
 	return h.resumesAsItShould(by, p, n, c)
+}
+
+// names says whether an error names a version of an object as the one that a write may still be
+// made to (rule E2).
+func names(e meta.Error, obj *unstructured.Unstructured) bool {
+	return obj != nil && e.UID == obj.GetUID() && e.Precondition == obj.GetResourceVersion() && e.Held.Name == obj.GetName()
 }
 
 // resumesAsItShould checks what a release has made of the pause field (rule R2).

@@ -24,6 +24,8 @@ type play struct {
 	newServer func() *Server
 	// makeCast makes those who are at work beside the calls; nil for nobody.
 	makeCast func(*Server) (cast, error)
+	// options are those of the clients.
+	options holdable.Options
 	// gatekeeper makes the readmission gate, which answers when a script says so, over the same
 	// network as the calls; nil for none.
 	gatekeeper func(*Server, ...Middleware) (*gatekeeper, error)
@@ -142,7 +144,7 @@ func (st *stage) holder(http bool) (holdable.Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	holder, err := st.subject.kind.Connect(engine, holdable.Options{})
+	holder, err := st.subject.kind.Connect(engine, st.options)
 	st.holders[http] = holder
 	return holder, err
 }
@@ -304,7 +306,7 @@ func (p *play) meddlings() []string {
 	all := []string{"status", "note", "resume", "pause", "end", "delete", "void", "garble", "recreate"}
 	onNodes := []string{"status", "note", "lose a node", "lose a node", "return a node", "fence a node"}
 	switch {
-	case p.makeCast != nil && p.subject.indirect():
+	case p.makeCast != nil && p.subject.indirect() && !p.options.CheckPods:
 		return append(onNodes, "deactivate", "recreate by Kueue")
 	case p.makeCast != nil:
 		return onNodes

@@ -42,6 +42,7 @@ func (s *suite) executions(how staging) (property, bool) {
 		st, _ := lo.Find(starts, func(st start) bool { return st.name == name })
 		counted := how.behind == 0 && (s.subject.startGate || s.subject.indirect() && !how.gateless)
 		p := &play{subject: s.subject, start: st, makeCast: makeCast, counted: counted}
+		p.options.CheckPods = how.checkPods
 		if s.subject.indirect() && !how.gateless {
 			p.gatekeeper = s.gatekeeper
 		}
