@@ -671,3 +671,23 @@ func TestC7RefusalsOfAClientThatDoesNotCount(t *testing.T) {
 		})
 	}
 }
+
+// T7: an update that asks for what is there already moves no resourceVersion, and
+// an answer without that is no success: a decision that has nothing to write has
+// no edits.
+func TestT7AnUpdateThatChangesNothingIsNoSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, setup{face: overHTTP})
+		l.write("mine")
+		begin := len(l.commits())
+		op := l.op()
+		op.Decide = func(*unstructured.Unstructured) (retry.Decision, error) {
+			return retry.Decision{Edits: []retry.Edit{retry.Set("mine", "spec", "mark")}}, nil
+		}
+		_, err := l.engine.Do(t.Context(), time.Now().Add(time.Minute), op)
+		l.failed(err, meta.ErrRejected, meta.FateNone)
+		if n := len(l.commits()) - begin; n != 0 || len(l.updates()) != 1 {
+			t.Errorf("%d commits, %d updates", n, len(l.updates()))
+		}
+	})
+}
