@@ -25,7 +25,7 @@ const (
 	// DefaultSettle is how long a hold on the canary is left alone.
 	DefaultSettle = time.Second
 	// DefaultGate is the controller name of the readmission gate.
-	DefaultGate = "kubehold.dev/readmission-gate"
+	DefaultGate = holdable.GateController
 )
 
 // Options say what is to be relied on. The zero value probes nothing of a
@@ -59,7 +59,7 @@ type Options struct {
 	// Gate is the controller name of the readmission gate, DefaultGate if empty.
 	// It is looked for in Kueue mode.
 	Gate string
-	// AsGate asks as well for what the readmission gate itself may have to do.
+	// AsGate asks as well for what the readmission gate itself sends.
 	AsGate bool
 }
 

@@ -135,7 +135,7 @@ func onKueue(d holdable.Description) bool {
 
 const kueueGroup = "kueue.x-k8s.io"
 
-// gateNeeds are what the readmission gate does (rules G1 to G3). It watches all
+// gateNeeds are what the readmission gate sends (rules G1 to G3). It watches all
 // namespaces, and so takes a ClusterRole.
 func gateNeeds(d holdable.Description) requirements {
 	checks := d.Resource
@@ -144,12 +144,12 @@ func gateNeeds(d holdable.Description) requirements {
 		{Verb: "get", Resource: d.Resource},
 		{Verb: "list", Resource: d.Resource},
 		{Verb: "watch", Resource: d.Resource},
-		{Verb: "patch", Resource: d.Resource, Subresource: "status"},
-		{Verb: "get", Resource: checks},
+		{Verb: "update", Resource: d.Resource, Subresource: "status"},
 		{Verb: "list", Resource: checks},
 		{Verb: "watch", Resource: checks},
-		{Verb: "patch", Resource: checks, Subresource: "status"},
+		{Verb: "update", Resource: checks, Subresource: "status"},
 		{Verb: "list", Resource: podsResource()},
+		{Verb: "watch", Resource: podsResource()},
 	}
 	if d.Named != nil {
 		needs = append(needs,

@@ -26,6 +26,7 @@ import (
 	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/kinds"
 	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/probe"
 	"github.com/kubehold/kubehold/rapidtest"
 	"github.com/kubehold/kubehold/retry"
 )
@@ -58,12 +59,17 @@ func ofKind(t *testing.T, name, kind string) *unstructured.Unstructured {
 }
 
 // A grant is one verb on one resource.
-type grant struct{ group, resource, verb string }
+type grant struct{ Group, Resource, Verb string }
 
 // granted is what the manifest lets the gate do.
 func granted(t *testing.T) map[grant]bool {
 	t.Helper()
-	rules, _, err := unstructured.NestedSlice(ofKind(t, "rbac.yaml", "ClusterRole").Object, "rules")
+	return grantsOf(t, ofKind(t, "rbac.yaml", "ClusterRole"))
+}
+
+func grantsOf(t *testing.T, role *unstructured.Unstructured) map[grant]bool {
+	t.Helper()
+	rules, _, err := unstructured.NestedSlice(role.Object, "rules")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,6 +489,30 @@ func TestHealth(t *testing.T) {
 	stop()
 	if _, err := net.Dial("tcp", listener.Addr().String()); err == nil {
 		t.Error("somebody still listens")
+	}
+}
+
+// A probe for the gate asks for what the manifest grants.
+func TestTheProbeAsksForTheSame(t *testing.T) {
+	want := granted(t)
+	got := map[grant]bool{}
+	for _, kind := range []holdable.Holdable[bool]{kinds.TrainJob(), kinds.Job(), kinds.JobSet()} {
+		text, err := probe.Manifest(kinds.OnKueue(kind), probe.Options{Namespaces: []string{namespace}, AsGate: true}, "gate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(text), "---\n") {
+			obj := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+				t.Fatal(err)
+			}
+			if obj.GetKind() == "ClusterRole" && strings.Contains(obj.GetName(), "-gate-") {
+				maps.Copy(got, grantsOf(t, obj))
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
