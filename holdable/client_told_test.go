@@ -1,0 +1,66 @@
+package holdable_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/kinds"
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/retry"
+)
+
+// K1, G3: in Kueue mode the executions of a job are counted on the job; a count on
+// its Workload is nobody's.
+func TestK1ExecutionsAreThoseOfTheJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newKueueCluster(t)
+		count := func(obj string, a int64) string {
+			uid := c.job
+			if obj == "wl" {
+				uid = c.stored(workloads(), "wl").GetUID()
+			}
+			return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, meta.Keys{}.Executions(), meta.Keys{}.ExecutionsValue(uid, a))
+		}
+		c.patch(trainJobs(), "job", count("job", 3))
+		c.patch(workloads(), "wl", count("wl", 8))
+		in, err := c.client(kueue()).Inspect(t.Context(), job())
+		if err != nil || in.Executions != 3 {
+			t.Errorf("got %d executions, %v", in.Executions, err)
+		}
+	})
+}
+
+// E1: a call that is refused before anything is sent is refused as one thing and
+// no other.
+func TestE1RefusedAsOneKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		_, err := c.client(plain()).Open(t.Context(), job(), call(0))
+		e := c.failed(err, meta.ErrUnsupported, meta.FateNone)
+		if e.Kind != meta.ErrUnsupported || errors.Is(err, meta.ErrInvalid) {
+			t.Errorf("got %v, which is %s", err, e.Kind)
+		}
+		_, err = c.client(plain()).Hold(t.Context(), meta.Ref{Namespace: "ns"}, call(1))
+		if e := c.failed(err, meta.ErrInvalid, meta.FateNone); e.Detail != "no name" || e.Op != meta.OpHold {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A client that cannot be made says what is wrong with what it is made from.
+func TestNewSaysWhatIsWrong(t *testing.T) {
+	_, err := holdable.New(kinds.TrainJob(), &rest.Config{Host: "://"}, retry.Options{}, holdable.Options{})
+	if !errors.Is(err, meta.ErrInvalid) || !strings.Contains(err.Error(), "rest.Config") {
+		t.Errorf("got %v", err)
+	}
+	_, err = holdable.NewForClient(kinds.TrainJob(), nil, retry.Options{}, holdable.Options{})
+	if !errors.Is(err, meta.ErrInvalid) || !strings.Contains(err.Error(), "no client") {
+		t.Errorf("got %v", err)
+	}
+}
