@@ -149,7 +149,7 @@ func conclude(ops []meta.Op, namespaces []string, lines []Line) []Line {
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, asked as %s of Kubernetes %s\n", r.subject(),
-		cmp.Or(r.Identity, "an identity that would not be told"), cmp.Or(r.Server, "of unknown version"))
+		cmp.Or(r.Identity, "an unnamed identity"), cmp.Or(r.Server, "of unknown version"))
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for i, l := range r.Lines {
 		if i == 0 || l.Theme != r.Lines[i-1].Theme {
