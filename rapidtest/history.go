@@ -23,8 +23,7 @@ type history struct {
 	subject *subject
 	server  *Server
 	bound   time.Duration // CallBound
-	// counts says who counts the executions of the named object: nobody, the calls themselves, or a
-	// gate.
+	// counted says that the executions of the named object are counted, by the calls or by a gate.
 	counted bool
 	// protocol says that the calls are those of supervisors that follow the protocol.
 	protocol bool
@@ -47,7 +46,7 @@ type history struct {
 	illegible bool
 	// resumed: somebody else has resumed the object, so that it may run beside its earlier pods.
 	resumed bool
-	// executions are those that had pods, and highest the largest instance that was in force.
+	// executions are those that had pods.
 	executions map[string]bool
 	reign      reign
 }
@@ -312,9 +311,21 @@ func (h *history) committed(c Commit) {
 	if c.GVR == h.subject.held {
 		h.follow(by, c)
 	}
+	if c.GVR == h.subject.named && c.Type == "MODIFIED" {
+		h.breaks(h.countsUp(c))
+	}
 	if c.GVR == Pods().GVR && c.Type == "ADDED" {
 		h.seePods()
 	}
+}
+
+// countsUp checks that A never falls, whoever writes the named object, and rises by one (rule I6).
+func (h *history) countsUp(c Commit) error {
+	p, n := h.subject.read(c.Previous).executions, h.subject.read(c.Object).executions
+	if n != p && n != p+1 {
+		return breaks("I6", "A went from %d to %d: %s", p, n, c.Request.User)
+	}
+	return nil
 }
 
 // permitted checks a commit of one of the calls.
