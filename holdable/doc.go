@@ -44,6 +44,13 @@
 // and conditions that say it has stopped are no proof. [Inspection] has one:
 // Drained, which looks at the pods.
 //
+// # The readmission gate
+//
+// In Kueue mode Kueue decides when a job that was released, or evicted for any
+// other reason, runs again, and it does not wait for the pods of the execution
+// before. A [Gate] does: it answers an admission check of Kueue's, and counts the
+// executions. [Inspection] says whether one is there.
+//
 // # The decisions
 //
 // What a call does is decided by pure functions, from what was read, the call,

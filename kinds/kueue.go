@@ -34,8 +34,8 @@ func Workload() holdable.Holdable[bool] {
 // OnKueue is Kueue mode for any kind that Kueue manages: callers name an object
 // of kind, and its Workload is held. Kueue stops the object, and Kueue's
 // admission decides when it runs again. That no two of its executions run side
-// by side is the work of a readmission gate; without one, set
-// holdable.Options.CheckPods.
+// by side is the work of a readmission gate, which is holdable.Gate; without one,
+// set holdable.Options.CheckPods.
 func OnKueue[T holdable.Value](kind holdable.Holdable[T]) holdable.Holdable[bool] {
 	held := Workload()
 	held.Pods = kind.Pods
