@@ -36,7 +36,10 @@ func main() {
 func run(ctx context.Context, server *rapidtest.Server, out io.Writer) error {
 	const requestTimeout = time.Second // the model's; a real apiserver has a minute
 	server.RequestTimeout = requestTimeout
-	plan := rapidtest.NewPlan(rapidtest.Span(2, 4, rapidtest.Verbs("update"), rapidtest.CommitLater(requestTimeout/2)))
+	holds := rapidtest.Match(func(r *rapidtest.Request) bool {
+		return r.Object != nil && r.Object.GetAnnotations()[meta.Keys{}.Instance()] != ""
+	})
+	plan := rapidtest.NewPlan(rapidtest.Span(1, 3, rapidtest.Verbs("update").And(holds), rapidtest.CommitLater(requestTimeout/2)))
 	holder, err := holdable.New(kinds.WithStartGate(kinds.TrainJob()), server.RESTConfig("dispatch", plan.Middleware),
 		retry.Options{RequestTimeout: requestTimeout, CallBound: 3 * requestTimeout / 2}, holdable.Options{})
 	if err != nil {
