@@ -54,10 +54,8 @@ func retryAfter(err error) time.Duration {
 	if re := (*RequestError)(nil); errors.As(err, &re) {
 		wait = re.RetryAfter
 	}
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		wait = max(wait, time.Duration(seconds)*time.Second)
-	}
-	return wait
+	seconds, _ := apierrors.SuggestsClientDelay(err) // 0 where it does not
+	return max(wait, time.Duration(seconds)*time.Second)
 }
 
 // reader is the Reader of a call, and its one writer.

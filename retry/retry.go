@@ -3,6 +3,7 @@ package retry
 import (
 	"cmp"
 	"context"
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -135,7 +136,7 @@ func backoff(b wait.Backoff) wait.Backoff {
 	if b.Duration == 0 {
 		b = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.5}
 	}
-	b.Steps = MaxRetries + 1
+	b.Steps = math.MaxInt // it is the tries that run out
 	return b
 }
 

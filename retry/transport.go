@@ -111,8 +111,6 @@ func parseRetryAfter(s string) time.Duration {
 	if n, err := strconv.ParseInt(s, 10, 64); n > 0 && (err == nil || errors.Is(err, strconv.ErrRange)) {
 		return time.Duration(min(n, longest)) * time.Second
 	}
-	if at, err := http.ParseTime(s); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
+	at, _ := http.ParseTime(s) // what is no date is long past
+	return max(0, time.Until(at))
 }
