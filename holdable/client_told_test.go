@@ -12,6 +12,7 @@ import (
 	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/kinds"
 	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/rapidtest"
 	"github.com/kubehold/kubehold/retry"
 )
 
@@ -63,4 +64,41 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 	if !errors.Is(err, meta.ErrInvalid) || !strings.Contains(err.Error(), "no client") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// H6, R1: which instances were seen is said in words, none included.
+func TestH6TheInstancesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.before(rapidtest.VerbUpdate, 1, func() { c.place(trainJobs(), "job", 1) })
+		_, err := c.client(plain()).Hold(t.Context(), job(), call(2))
+		e := c.failed(err, meta.ErrStaleHold, meta.FateNone)
+		if want := "from no hold to instance 1"; !strings.HasSuffix(e.Detail, want) || e.Seen != 1 || !e.Changed {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		_, err = c.client(plain()).Release(t.Context(), job(), call(2))
+		if e := c.failed(err, meta.ErrStaleHold, meta.FateNone); e.Detail != "instance 1 is in force" {
+			t.Errorf("got %v", err)
+		}
+		c.lift(trainJobs(), "job")
+		_, err = c.client(plain()).Release(t.Context(), job(), call(2))
+		if e := c.failed(err, meta.ErrStaleHold, meta.FateNone); e.Detail != "no hold is in force" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// H1: a kind whose field means nothing without the map around it says which map is
+// missing.
+func TestH1WhatTheFieldLacksIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kind := kinds.TrainJob()
+		kind.Pause.Path, kind.Pause.RequireParent = holdable.Field("spec", "policy", "suspend"), true
+		c := newCluster(t)
+		_, err := c.client(kind).Hold(t.Context(), job(), call(1))
+		e := c.failed(err, meta.ErrRejected, meta.FateNone)
+		if want := "the object lacks spec.policy, without which spec.policy.suspend has no meaning"; e.Detail != want {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	})
 }
