@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubehold/kubehold/meta"
 	"github.com/kubehold/kubehold/rapidtest"
+	"github.com/kubehold/kubehold/retry"
 )
 
 // T3, T4, T6: which status codes are an answer, and which say nothing.
@@ -86,5 +87,25 @@ func TestT3AnObjectThatIsGoneIsNotLookedForTwice(t *testing.T) {
 		_, err := l.do()
 		l.failed(err, meta.ErrMissing, meta.FateSettled)
 		l.sends(2, 2)
+	})
+}
+
+// C7, T5: a 500 is the first of those that client-go would answer by sending the
+// request again, after a Retry-After of more than one digit too.
+func TestC7A500IsNotAnsweredByClientGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, setup{rules: []rapidtest.Rule{first(rapidtest.Answer(500).WithRetryAfter(12))}})
+		begin := time.Now()
+		res, err := l.do()
+		l.succeeded(res, err, 2, 1)
+		if took := time.Since(begin); took != 12*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for _, ev := range l.events {
+			var failed *retry.RequestError
+			if errors.As(ev.Err, &failed) && failed.RetryAfter != 12*time.Second || ev.Transmissions != 1 {
+				t.Errorf("%s: %d transmissions, %v", ev.Verb, ev.Transmissions, ev.Err)
+			}
+		}
 	})
 }
