@@ -83,8 +83,9 @@ type suite struct {
 	pkg, binary, folder string
 	// flags are what its tests are run with.
 	flags []string
-	// slow are the tests that are left for the mutants which the others do not catch.
+	// slow are the tests that are left for the mutants which no quick test catches; where all is set, every test is.
 	slow []string
+	all  bool
 	// limits are how long its quick tests and its slow ones may take.
 	quick, whole limit
 }

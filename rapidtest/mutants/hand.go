@@ -462,6 +462,47 @@ func handMades() []handMade {
 			`in.Pod, in.Drained = pod, IsDrained
 		if pod != "" && in.State != Held {`},
 
+		// G: the readmission gate
+		{"G1", "the gate does not look at the pods", "holdable/gate.go",
+			`s.pod, err = remaining(ctx, r, c.kind.Pods, job)`,
+			`_, err = remaining(ctx, r, c.kind.Pods, job)`},
+		{"G1", "the gate answers while the Workload is being evicted", "holdable/gate_judge.go",
+			`case conditionTrue(w.obj, "Evicted"):`,
+			`case conditionTrue(w.obj, "Evicted") && s.pod != "":`},
+		{"G1", "the gate answers before there is quota", "holdable/gate_judge.go",
+			`case !conditionTrue(w.obj, "QuotaReserved"):`,
+			`case w.obj == nil:`},
+		{"G2", "the gate lets an object pass on which a hold was undone", "holdable/gate_judge.go",
+			`case s.workload.hold != nil:
+		return holdText`,
+			`case s.workload.hold != nil && s.workload.paused:
+		return holdText`},
+		{"G2", "the gate does not see a hold on the job itself", "holdable/gate_judge.go",
+			`s.namedHold = holdText(g.keys.ReadHold(job.GetUID(), ours))`,
+			`s.namedHold = ""`},
+		{"G3", "the gate answers for a Workload that it reads after the pods", "holdable/gate.go",
+			`seen, err = c.look(ctx, r, workload, job)
+			return workload, err`,
+			`if seen, err = c.look(ctx, r, workload, job); err != nil {
+				return nil, err
+			}
+			return find.read(ctx, r)`},
+		{"G3", "the gate answers Ready without raising A", "holdable/gate_judge.go",
+			`return ruling{raise, "the execution is to be counted", s.executions + 1}`,
+			`return ruling{letPass, "the execution is to be counted", s.executions + 1}`},
+		{"G3", "the gate raises A without the key beside it", "holdable/gate_judge.go",
+			`retry.Set(g.keys.AdmissionValue(uid, s.now), Annotation(g.keys.Admission())...),`,
+			``},
+		{"G3", "an admission is told by its Workload alone", "meta/admission.go",
+			`return a.Workload == now.Workload && a.Reset.Equal(now.Reset)`,
+			`return a.Workload == now.Workload`},
+		{"G3", "an execution that was counted is counted again for another admission", "meta/admission.go",
+			`if a.Generation != 0 || now.Generation != 0 {`,
+			`if a.Generation < 0 {`},
+		{"G3", "the gate's answer keeps the time of the question", "holdable/gate_judge.go",
+			`retry.Set(now.UTC().Format(time.RFC3339), field("lastTransitionTime")...),`,
+			``},
+
 		// I: in every history
 		{"I6", "a count of executions that cannot be read begins anew", "holdable/decide.go",
 			`if v.badExecutions != nil || v.executions == math.MaxInt64 {`,
