@@ -184,7 +184,7 @@ func (s *scene) dropWorkloads() {
 	s.must(definitions.Delete(s.soon(), workloadsDefinition, metav1.DeleteOptions{}))
 	s.must(cluster.Wait(s.soon(), "the definition is gone", func(ctx context.Context) (bool, any, error) {
 		_, err := definitions.Get(ctx, workloadsDefinition, metav1.GetOptions{})
-		return err != nil && isGone(err), nil, err
+		return err != nil && isGone(err), err, nil
 	}))
 	s.workloadsAreGone()
 }
@@ -193,6 +193,6 @@ func (s *scene) workloadsAreGone() {
 	s.Helper()
 	s.must(cluster.Wait(s.soon(), "Workloads are not served", func(ctx context.Context) (bool, any, error) {
 		_, err := s.cluster.Client().Resource(cluster.Workloads()).List(ctx, metav1.ListOptions{})
-		return err != nil && isGone(err), nil, nil
+		return err != nil && isGone(err), err, nil
 	}))
 }

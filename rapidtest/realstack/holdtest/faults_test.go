@@ -32,8 +32,8 @@ const (
 	queuedJobs, roomyJobs, plainJobs, controlJobs = 160, 20, 20, 20
 	queueRoom                                     = "15"
 	supervisors, controlClients                   = 10, 4
-	roundsPerPhase                                = 20
-	phaseTime                                     = 2 * time.Minute
+	roundsPerPhase                                = 12
+	phaseTime                                     = 3 * time.Minute
 	// downTime is how long what is killed stays down, besides the time that it takes
 	// to start. Controllers that meet an apiserver that is gone for longer wait for
 	// minutes before they try again.
@@ -61,8 +61,12 @@ func TestFaults(t *testing.T) {
 	c := s.makeControl(cfg)
 
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	all, abandon := context.WithCancel(t.Context())
 	var atWork sync.WaitGroup
+	defer atWork.Wait() // also if the test ends in between
+	defer abandon()
+	defer stop()
+	h.all, c.all = all, all
 	for i := range supervisors {
 		atWork.Go(func() { h.supervise(ctx, fmt.Sprintf("supervisor-%d", i)) })
 	}
@@ -113,6 +117,9 @@ func (s *scene) phases(proxy *proxy) []phase {
 			s.must(s.stack.Kill(c))
 			s.waitUntil(time.Now().Add(downTime))
 			s.must(s.stack.Restart(s.soon(), c))
+			if c == stack.APIServer {
+				s.nodesReturn()
+			}
 		}, nothing}
 	}
 	network := func(name string, what func() harm) phase {
@@ -125,6 +132,7 @@ func (s *scene) phases(proxy *proxy) []phase {
 			s.must(s.stack.Pause(stack.Etcd))
 			s.waitUntil(time.Now().Add(etcdPause))
 			s.must(s.stack.Resume(stack.Etcd))
+			s.nodesReturn()
 		}, nothing},
 		killed(stack.Kueue),
 		killed(stack.Trainer),
@@ -132,6 +140,13 @@ func (s *scene) phases(proxy *proxy) []phase {
 		network("answers dropped", func() harm { return harm{drop: true} }),
 		network("requests delayed", func() harm { return harm{delay: rand.N(longestDelay)} }),
 	}
+}
+
+// nodesReturn starts kwok again, which forgets for minutes that a pod is to end if
+// the apiserver does not answer when it does. A kubelet would not.
+func (s *scene) nodesReturn() {
+	s.Helper()
+	s.must(s.stack.Restart(s.soon(), stack.Kwok))
 }
 
 // run makes a fault, and goes on until the supervisors have done a number of
@@ -160,6 +175,7 @@ func (s *scene) moreOf(count *atomic.Int64, what string, n int64) {
 // A herd is the jobs in the care of the supervisors.
 type herd struct {
 	*scene
+	all     context.Context // of all that the supervisors do
 	charges []*charge
 	calls   atomic.Int64
 	// rounds is how many times a hold was placed and lifted.
@@ -289,7 +305,7 @@ func (h *herd) supervise(ctx context.Context, name string) {
 }
 
 func (h *herd) recover(s *supervisor, c *charge) {
-	ctx, cancel := context.WithTimeout(h.Context(), recoveryTime)
+	ctx, cancel := context.WithTimeout(h.all, recoveryTime)
 	defer cancel()
 	err := s.recover(ctx, c)
 	switch {
@@ -425,6 +441,7 @@ func (h *herd) report(past []window, violations []string) {
 // A control is jobs that people stop and resume as kueuectl does.
 type control struct {
 	*scene
+	all    context.Context // of all that they do
 	jobs   []*cluster.Object
 	people *cluster.Cluster // their client
 
@@ -461,14 +478,14 @@ func (c *control) meddle(ctx context.Context) {
 		}
 		c.count(job, 1)
 		// Somebody who does not count pods goes by what Kueue has written.
-		look, cancel := context.WithTimeout(c.Context(), 5*slowPods)
+		look, cancel := context.WithTimeout(c.all, 5*slowPods)
 		_, _ = c.people.WaitFor(look, cluster.TrainJobs(), job, "Kueue has suspended it", func(o *cluster.Object) bool {
 			suspended, _, _ := nestedBool(o, "spec", "suspend")
 			return suspended
 		})
 		cancel()
 		c.count(job, -1)
-		for c.set(job, true) != nil && c.Context().Err() == nil {
+		for c.set(job, true) != nil && c.all.Err() == nil {
 			time.Sleep(betweenCalls)
 		}
 		c.rounds.Add(1)
@@ -487,7 +504,7 @@ func (c *control) count(job *cluster.Object, by int) {
 
 // set writes spec.active of a job's Workload as kueuectl does.
 func (c *control) set(job *cluster.Object, active bool) error {
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.all, patience)
 	defer cancel()
 	workload, err := c.people.Workload(ctx, job)
 	if err != nil {

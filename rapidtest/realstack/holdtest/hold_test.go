@@ -4,8 +4,10 @@ package holdtest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/kubehold/kubehold/holdable"
@@ -218,7 +220,7 @@ func TestAHumanResumesAHeldJob(t *testing.T) {
 		if in.Hold == nil || in.Hold.Instance != 1 {
 			t.Errorf("the hold is %+v", in.Hold)
 		}
-		m.runs(job) // it does run, against the hold
+		m.againstTheHold(job)
 		m.hold(job, 1)
 		m.wantState(job, holdable.Held)
 		m.drained(job)
@@ -226,6 +228,23 @@ func TestAHumanResumesAHeldJob(t *testing.T) {
 		m.runs(job)
 		m.neverTwice(job)
 	})
+}
+
+// againstTheHold waits for what comes of a held job that somebody resumes: in plain
+// mode it runs, in Kueue mode the gate stays shut (rule G2).
+func (m mode) againstTheHold(job *cluster.Object) {
+	m.Helper()
+	if m.gate == "" {
+		m.runs(job)
+		return
+	}
+	workload, err := m.cluster.WaitWorkload(m.soon(), job, "the gate says why it stays shut", func(w *cluster.Object) bool {
+		state, why := cluster.CheckState(w, m.gate)
+		return state == "Pending" && says("QuotaReserved", "")(w) && strings.Contains(why, "hold 1 is in force")
+	})
+	m.must(err)
+	_, why := cluster.CheckState(workload, m.gate)
+	m.Logf("the gate stays shut: %s", why)
 }
 
 // A template that is edited under a job keeps the job's suspension from its
@@ -244,7 +263,7 @@ func TestASuspensionThatNeverArrives(t *testing.T) {
 			m.did(holdable.Opened)(m.holder.Open(t.Context(), ref(job), call(0)))
 		}
 		m.runs(job)
-		m.must(m.cluster.SetRuntimeImage(m.soon(), runtime, "example.invalid/sleep:2"))
+		m.edit(runtime)
 		first := m.hold(job, 1).Held.UID
 		in := m.waitState(job, "it is held, and the TrainJob says Suspended", func(in holdable.Inspection) bool {
 			if in.Hold == nil && in.Held.UID != first {
@@ -266,6 +285,28 @@ func TestASuspensionThatNeverArrives(t *testing.T) {
 		m.runs(job) // the first execution still
 		m.neverTwice(job)
 	})
+}
+
+// edit changes a runtime and waits until Trainer makes JobSets from what it is now.
+func (s *scene) edit(runtime cluster.Runtime) {
+	s.Helper()
+	const image = "example.invalid/sleep:2"
+	s.must(s.cluster.SetRuntimeImage(s.soon(), runtime, image))
+	tries := 0
+	s.must(cluster.Wait(s.soon(), "Trainer has seen the runtime's new image", func(ctx context.Context) (bool, any, error) {
+		tries++
+		witness, err := s.tryJob(ctx, fmt.Sprintf("witness-%d", tries), "TrainingRuntime/"+runtime.Name, true, nil)
+		if err != nil {
+			return false, nil, err
+		}
+		made, err := s.cluster.WaitFor(ctx, gvr("jobset.x-k8s.io", "v1alpha2", "jobsets"), witness, "it has a JobSet",
+			func(*cluster.Object) bool { return true })
+		if err != nil {
+			return false, nil, err
+		}
+		text, err := json.Marshal(made.Object["spec"])
+		return strings.Contains(string(text), image), string(text), err
+	}))
 }
 
 // holdsAgain places hold 1 again, as a supervisor does when Inspect shows that it

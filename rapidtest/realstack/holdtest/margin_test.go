@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/kinds"
 	"github.com/kubehold/kubehold/meta"
@@ -33,6 +35,9 @@ func TestWhatTheMarginIsFor(t *testing.T) {
 			s := newScene(t)
 			m := s.plain()
 			job := m.makeJob("job", true, nil)
+			// Any other write in between would have the update refused.
+			_, err := s.cluster.WaitFor(s.soon(), cluster.TrainJobs(), job, "Trainer has no more to write", isAtRest)
+			s.must(err)
 			proxy, cfg := newProxy(t, s.config())
 			holder, err := holdable.New(kinds.WithStartGate(kinds.TrainJob()), cfg,
 				retry.Options{RequestTimeout: requestTimeout, CallBound: requestTimeout + margin}, holdable.Options{})
@@ -61,6 +66,16 @@ func TestWhatTheMarginIsFor(t *testing.T) {
 				map[bool]string{true: "before its error's PendingUntil", false: "after its error's PendingUntil"}[c.inTime])
 		})
 	}
+}
+
+// isAtRest reports whether a suspended TrainJob says all that there is to say of it.
+func isAtRest(job *cluster.Object) bool {
+	jobs, _, _ := unstructured.NestedSlice(job.Object, "status", "jobsStatus")
+	if len(jobs) != 1 || !says("Suspended", "")(job) {
+		return false
+	}
+	status, _ := jobs[0].(map[string]any)
+	return status["suspended"] == int64(1)
 }
 
 // waitUntil lets the time pass until then.

@@ -60,7 +60,7 @@ func (s *setup) installDefinitions(ctx context.Context, projects []project) erro
 	definitions := s.client.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	for _, crd := range all {
-		if _, err := definitions.Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+		if err := s.install(ctx, definitions, crd); err != nil {
 			return fmt.Errorf("installing %s: %w", crd.GetName(), err)
 		}
 	}
@@ -70,6 +70,24 @@ func (s *setup) installDefinitions(ctx context.Context, projects []project) erro
 		}
 	}
 	return nil
+}
+
+// install creates an object. An apiserver that has just started, on a busy machine
+// and with a short request timeout, may need more than one request for it.
+func (s *setup) install(ctx context.Context, resource dynamic.ResourceInterface, object *manifest.Object) error {
+	var refused error
+	err := s.poll(ctx, func(ctx context.Context) error {
+		_, err := resource.Create(ctx, object, metav1.CreateOptions{})
+		switch {
+		case apierrors.IsAlreadyExists(err): // an earlier request did it
+			return nil
+		case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
+			refused = err
+			return nil
+		}
+		return err
+	})
+	return errors.Join(err, refused)
 }
 
 // waitServed waits until every version of a kind can be found and listed, which
