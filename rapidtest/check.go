@@ -331,6 +331,10 @@ func simplerThan(original deed) []deed {
 			simpler = append(simpler, proceeds{which, d.fault})
 		}
 		return otherThan(original, simpler)
+	case storms:
+		calm, short := d, d
+		calm.fault.retryAfter, short.requests = 0, d.requests-1
+		return lo.Filter(otherThan(original, []deed{calm, short}), func(d deed, _ int) bool { return d.(storms).requests > 0 })
 	case begins:
 		all := []begins{d, d, d, d}
 		all[0].http, all[0].pinned, all[0].within = false, false, time.Minute

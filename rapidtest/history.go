@@ -3,6 +3,7 @@ package rapidtest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -72,7 +73,15 @@ type call struct {
 	commits  int
 	// seen is what its reads of the held object have shown, in order.
 	seen []sighting
-	out  *outcome
+	// uid is that of the named object: the one that was asked for, or else the first that was read.
+	uid types.UID
+	// last is the last update that was sent. open says that nothing has told what became of it yet,
+	// refused that it was answered 409, which the next read has to confirm (rules T3, T8).
+	last          *Request
+	open, refused bool
+	// waits says that the last update has not been answered.
+	waits bool
+	out   *outcome
 }
 
 // A sighting is the instance that a call saw on an object.
@@ -134,10 +143,13 @@ func (h *history) violated() error {
 const wordSize = 64
 
 // begin notes that a call begins, and returns a context for it.
-func (h *history) begin(ctx context.Context, spec callSpec, asked meta.Call) (context.Context, *call) {
+func (h *history) begin(ctx context.Context, spec callSpec, ref meta.Ref, asked meta.Call) (context.Context, *call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &call{spec: spec, asked: asked, began: time.Now(), deadline: asked.Deadline, from: len(h.versions) - 1}
+	c := &call{
+		spec: spec, asked: asked, began: time.Now(), deadline: asked.Deadline, uid: ref.UID,
+		from: len(h.versions) - 1,
+	}
 	c.name = fmt.Sprintf("%02d %s", len(h.calls)+1, spec)
 	h.calls = append(h.calls, c)
 	h.illegible = h.illegible || len(h.calls) > wordSize
@@ -153,6 +165,9 @@ func (h *history) returned(c *call, out outcome) {
 	defer h.mu.Unlock()
 	c.out, c.to = &out, len(h.versions)-1
 	h.note(event{kind: evTold, call: c})
+	if c.waits { // its time was over before an answer came
+		c.answered(nil, context.DeadlineExceeded)
+	}
 	h.record.finish(slices.Index(h.calls, c), c.out, min(c.doubts, mostDoubts))
 	if late := time.Since(c.deadline); late > 0 && time.Since(c.began) > 0 {
 		h.fail("C3", "%s returned %v after its deadline", c.spec, late)
@@ -206,6 +221,8 @@ func (h *history) excused(c *call, e meta.Error) error {
 		return breaks("I8", "%s was told that nothing was written, but something was: %v", c.spec, c.out.err)
 	case e.Fate == meta.FatePending && e.PendingUntil.After(c.deadline.Add(h.bound)):
 		return breaks("C4", "%s may have an effect %v after its deadline: %v", c.spec, e.PendingUntil.Sub(c.deadline), c.out.err)
+	case e.Fate == meta.FatePending && !c.open:
+		return breaks("E3", "%s is said to be pending, though it knows what became of its updates: %v", c.spec, c.out.err)
 	case e.Kind == meta.ErrStaleHold && !h.wasInForce(e.Seen, c.from):
 		return breaks("E2", "%s is said to have seen instance %d, which was never in force while it ran", c.spec, e.Seen)
 	}
@@ -229,10 +246,14 @@ func (h *history) sent(c *call, req *Request) *event {
 	if c.out != nil {
 		h.fail("I7", "a request of %s left after it had returned", c.spec)
 	}
+	if c.open && !c.refused && !isAccessReview(req.GVR) && !c.repeats(req) {
+		h.fail("T3", "%s sends something else while it does not know what became of its update", c.spec)
+	}
 	if !req.Write() || isAccessReview(req.GVR) {
 		return e
 	}
 	c.updates++
+	c.last, c.refused, c.waits = req, false, true
 	switch {
 	case req.GVR != h.subject.held:
 		h.fail("I9", "%s writes %s %s", c.spec, req.GVR.Resource, req.Name)
@@ -260,18 +281,53 @@ func (c *call) overtaken() bool {
 	return before.uid == now.uid && before.instance != now.instance && now.instance != c.spec.instance
 }
 
-// sees notes what a read of the held object shows.
+// repeats says whether a request is the last update once more.
+func (c *call) repeats(req *Request) bool {
+	return req.Verb == VerbUpdate && req.GVR == c.last.GVR && sameMap(req.Object.Object, c.last.Object.Object)
+}
+
+// answered notes what an answer tells of the last update.
+func (c *call) answered(resp *Response, err error) {
+	c.waits = false
+	switch {
+	case err != nil || resp.Code >= 500:
+		c.doubts++
+		c.open = true
+	case resp.Code == http.StatusConflict:
+		c.refused = true
+	case resp.Code < 300:
+		c.open = false
+	}
+}
+
+// sees notes what a read shows.
 func (c *call) sees(s *subject, req *Request, resp *Response) {
-	if req.GVR != s.held || resp == nil {
+	if resp == nil {
 		return
 	}
 	obj := resp.Object
 	if resp.List != nil && len(resp.List.Items) == 1 {
 		obj = &resp.List.Items[0]
 	}
+	if req.GVR == s.named && obj != nil && c.uid == "" {
+		c.uid = obj.GetUID()
+	}
+	if req.GVR != s.held {
+		return
+	}
 	if obj != nil {
 		c.seen = append(c.seen, sighting{obj.GetUID(), s.read(obj).instance})
 	}
+	if c.last != nil && (resp.Code == http.StatusNotFound && req.Name == c.last.Name || c.moved(obj)) {
+		c.open, c.refused = false, false
+	}
+}
+
+// moved says whether an object is the one that was updated last, and has moved.
+func (c *call) moved(obj *unstructured.Unstructured) bool {
+	base := c.last.Object
+	return obj != nil && obj.GetName() == base.GetName() &&
+		(obj.GetUID() != base.GetUID() || obj.GetResourceVersion() != base.GetResourceVersion())
 }
 
 // heard notes what a client saw of its request.
@@ -281,8 +337,8 @@ func (h *history) heard(sent *event, resp *Response, err error) {
 	switch {
 	case !sent.req.Write():
 		sent.call.sees(h.subject, sent.req, resp)
-	case err != nil || resp.Code >= 500:
-		sent.call.doubts++
+	case !isAccessReview(sent.req.GVR) && sent.call.out == nil:
+		sent.call.answered(resp, err)
 	}
 	h.note(event{kind: evHears, call: sent.call, req: sent.req, resp: resp, err: err, fault: sent.fault})
 }
@@ -345,6 +401,9 @@ func (h *history) permitted(by *call, c Commit) error {
 	case c.Type != "MODIFIED":
 		return h.subject.audit(c.Previous, nil, by.spec)
 	}
+	if uid := h.subject.uidOfNamed(c.Object); by.uid != uid {
+		return breaks("C6", "%s is about the object with UID %s, and wrote that with UID %s", by.spec, by.uid, uid)
+	}
 	p, n := h.subject.read(c.Previous), h.subject.read(c.Object)
 	if by.spec.op != meta.OpOpen && p.instance > 0 && n.instance > 0 && p.paused && !n.paused {
 		return breaks("I2", "%s left the object running under hold %d", by.spec, n.instance)
@@ -353,6 +412,14 @@ func (h *history) permitted(by *call, c Commit) error {
 		return err
 	}
 	return h.resumesAsItShould(by, p, n, c)
+}
+
+// uidOfNamed is the UID of the object that callers name to have obj held.
+func (s *subject) uidOfNamed(obj *unstructured.Unstructured) types.UID {
+	if s.indirect() {
+		return types.UID(obj.GetLabels()[s.uidLabel])
+	}
+	return obj.GetUID()
 }
 
 // names says whether an error names a version of an object as the one that a write may still be

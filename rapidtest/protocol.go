@@ -53,7 +53,8 @@ type (
 
 func (p *play) drawProtocolDeed(t *rapid.T) deed {
 	actions := []string{
-		"proceeds", "proceeds", "proceeds", "proceeds", "proceeds", "recovers", "recovers", "passes", "passes", "dies", "meddles", "meddles",
+		"proceeds", "proceeds", "proceeds", "proceeds", "proceeds", "recovers", "recovers", "passes", "passes", "dies",
+		"meddles", "meddles", "storms",
 	}
 	if p.subject.startGate {
 		actions = append(actions, "opens")
@@ -72,6 +73,8 @@ func (p *play) drawProtocolDeed(t *rapid.T) deed {
 		return dies{rapid.IntRange(0, 3).Draw(t, "which")}
 	case "meddles":
 		return meddles{rapid.SampledFrom([]string{"status", "note", "void", "void", "recreate", "recreate"}).Draw(t, "how")}
+	case "storms":
+		return drawStorm(t)
 	case "passes":
 		return drawTime(t)
 	}
@@ -153,7 +156,7 @@ type witnessed struct {
 type method func(context.Context, meta.Ref, meta.Call) (holdable.Receipt, error)
 
 func (w witnessed) do(ctx context.Context, op meta.Op, ref meta.Ref, asked meta.Call, make method) (holdable.Receipt, error) {
-	ctx, c := w.st.history.begin(ctx, callSpec{op, asked.Instance}, asked)
+	ctx, c := w.st.history.begin(ctx, callSpec{op, asked.Instance}, ref, asked)
 	receipt, err := make(ctx, ref, asked)
 	w.st.history.returned(c, outcome{receipt, err})
 	return receipt, err

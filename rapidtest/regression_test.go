@@ -26,6 +26,17 @@ func TestHistoriesThatBrokeARule(t *testing.T) {
 			proceeds{}, proceeds{}, proceeds{},
 			proceeds{fault: trouble{kind: unheard}},
 		}}},
+		// A write is in doubt, and the next read shows another object, which settles it. The call
+		// went on to read that object once more, and when this read failed, it said that the write
+		// might still land.
+		"E3PendingThoughReplaced": {"Plain", attempt{"free", script{
+			begins{op: meta.OpHold, instance: 1, within: time.Minute},
+			proceeds{}, proceeds{fault: trouble{kind: unheard}},
+			meddles{how: "recreate"},
+			passes{time: time.Second}, proceeds{},
+			passes{time: time.Second}, proceeds{},
+			proceeds{fault: trouble{kind: unheard}},
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if rule := ruleBroken(t, modes()[c.mode].calls(), c.attempt); rule != "" {

@@ -45,6 +45,12 @@ type (
 		which int
 		fault trouble
 	}
+	// storms: the next of the requests that go on do so with a fault, those that have one of their
+	// own aside.
+	storms struct {
+		requests int
+		fault    trouble
+	}
 	// passes: time passes, but no longer than until one more request is under way.
 	passes struct{ time time.Duration }
 	// meddles: somebody else writes; see meddlings.
@@ -107,11 +113,16 @@ func (t trouble) fault() Fault {
 
 // drawTrouble draws none more often than not.
 func drawTrouble(t *rapid.T) trouble {
-	kinds := []string{
-		"", "", "", "", "", "", "", "", "", "", "", "",
-		lost, unheard, late, lateAndMute, lateAndMute, lateAndMute, slow, slowInside, twice, mute, answered, answered, answeredLate,
+	if rapid.IntRange(0, 2).Draw(t, "trouble") == 2 {
+		return drawFault(t)
 	}
-	out := trouble{kind: rapid.SampledFrom(kinds).Draw(t, "trouble")}
+	return trouble{}
+}
+
+func drawFault(t *rapid.T) trouble {
+	out := trouble{kind: rapid.SampledFrom([]string{
+		lost, unheard, late, lateAndMute, lateAndMute, lateAndMute, slow, slowInside, twice, mute, answered, answered, answeredLate,
+	}).Draw(t, "kind")}
 	switch out.kind {
 	case late, lateAndMute, slow, slowInside, twice:
 		out.after = rapid.SampledFrom([]time.Duration{
@@ -133,6 +144,11 @@ func drawTrouble(t *rapid.T) trouble {
 	return out
 }
 
+// drawStorm draws a storm that may last longer than a call tries.
+func drawStorm(t *rapid.T) storms {
+	return storms{rapid.SampledFrom([]int{2, 5, 20}).Draw(t, "requests"), drawFault(t)}
+}
+
 // drawScript draws a script for the calls of a kind, of about as many deeds as -rapid.steps says.
 func (p *play) drawScript() *rapid.Generator[script] {
 	return rapid.Custom(func(t *rapid.T) script {
@@ -143,7 +159,7 @@ func (p *play) drawScript() *rapid.Generator[script] {
 }
 
 func (p *play) drawDeed(t *rapid.T) deed {
-	actions := []string{"proceeds", "proceeds", "proceeds", "proceeds", "begins", "begins", "passes", "meddles"}
+	actions := []string{"proceeds", "proceeds", "proceeds", "proceeds", "proceeds", "begins", "begins", "passes", "meddles", "storms"}
 	if p.makeCast != nil {
 		actions = append(actions, "acts", "acts", "acts", "settles")
 	}
@@ -153,6 +169,8 @@ func (p *play) drawDeed(t *rapid.T) deed {
 	switch rapid.SampledFrom(actions).Draw(t, "deed") {
 	case "begins":
 		return p.drawCall(t)
+	case "storms":
+		return drawStorm(t)
 	case "answers":
 		return answers{rapid.SampledFrom([]time.Duration{time.Minute, 100 * time.Millisecond}).Draw(t, "within")}
 	case "passes":

@@ -74,6 +74,8 @@ type stage struct {
 	holders map[bool]holdable.Holder // by whether they speak HTTP
 	running int
 	ended   chan struct{}
+	// storm is what goes wrong with the next requests.
+	storm storms
 	// answering is how often the gate was asked over the network.
 	answering int
 	// ledger is what supervisors share, and alive ends each of them.
@@ -170,7 +172,7 @@ func (st *stage) finish() {
 		steps := st.network.Parked()
 		switch {
 		case len(steps) > 0:
-			steps[0].Proceed()
+			st.letGo(steps[0], trouble{})
 		case st.running > 0:
 			st.await(time.Second)
 		default:
@@ -233,15 +235,23 @@ func (st *stage) named() *unstructured.Unstructured {
 }
 
 func (p proceeds) do(st *stage) {
-	steps := st.network.Parked()
-	if len(steps) == 0 {
-		return
+	if steps := st.network.Parked(); len(steps) > 0 {
+		st.letGo(steps[p.which%len(steps)], p.fault)
 	}
-	step := steps[p.which%len(steps)]
-	fault := p.fault.fault()
-	if p.fault.kind == twice {
-		fault.Name = fmt.Sprintf("once more after %v", p.fault.after)
-		go st.again(step.Request, p.fault.after)
+}
+
+func (s storms) do(st *stage) { st.storm = s }
+
+// letGo lets a request go on, with a fault or, in a storm, with that of the storm.
+func (st *stage) letGo(step *Step, t trouble) {
+	if st.storm.requests > 0 && t.kind == "" {
+		t = st.storm.fault
+		st.storm.requests--
+	}
+	fault := t.fault()
+	if t.kind == twice {
+		fault.Name = fmt.Sprintf("once more after %v", t.after)
+		go st.again(step.Request, t.after)
 	}
 	if fault.Name != "" {
 		st.history.troubled(step.Request, fault.Name)

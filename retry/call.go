@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/samber/lo"
@@ -53,6 +54,9 @@ type call struct {
 	// the fate of some write of this call was open or that one landed, which
 	// is why no error may claim that there was none.
 	open, doubted bool
+	// moved says that a read has shown the object of write at another version,
+	// so that write can commit no more, whatever became of the read.
+	moved bool
 	// refused says that write was last answered 409, which is a conflict only
 	// if the next read shows that the object has moved (rule T8).
 	refused bool
@@ -139,7 +143,7 @@ func (c *call) try() (*unstructured.Unstructured, error) {
 	if err := c.check(d); err != nil {
 		return nil, err
 	}
-	c.write = &write{base: read, want: want, edits: d.Edits}
+	c.write, c.moved = &write{base: read, want: want, edits: d.Edits}, false
 	return c.send()
 }
 
@@ -216,7 +220,7 @@ func identified(obj *unstructured.Unstructured) error {
 // object, of which the failure may say nothing.
 func (c *call) readFailed(err error) error {
 	switch {
-	case !c.open || isPassing(err):
+	case !c.open || c.moved || isPassing(err):
 	case c.isGone(err):
 		c.open = false
 	default:
@@ -224,6 +228,17 @@ func (c *call) readFailed(err error) error {
 		c.open = unread != nil || now != nil && sameVersion(now, c.write.base)
 	}
 	return err
+}
+
+// saw notes what a read shows of the object of the last write.
+func (c *call) saw(resource schema.GroupVersionResource, obj *unstructured.Unstructured) {
+	if c.write == nil || resource != c.op.Resource || identified(obj) != nil {
+		return
+	}
+	base := c.write.base
+	if obj.GetName() == base.GetName() && obj.GetNamespace() == base.GetNamespace() && !sameVersion(obj, base) {
+		c.moved = true
+	}
 }
 
 // isGone reports whether err says that the object of the last write does not
@@ -351,7 +366,7 @@ func (c *call) fail(err error) error {
 		out.UID, out.Precondition = base.GetUID(), base.GetResourceVersion()
 	}
 	switch {
-	case c.open:
+	case c.open && !c.moved:
 		out.Kind, out.Fate, out.PendingUntil = meta.ErrInDoubt, meta.FatePending, c.until.Add(c.engine.bound)
 	case c.doubted:
 		out.Fate = meta.FateSettled

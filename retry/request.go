@@ -68,6 +68,9 @@ func (r reader) Get(ctx context.Context, resource schema.GroupVersionResource, n
 		obj, err = r.client(resource, namespace).Get(ctx, name, metav1.GetOptions{})
 		return obj, err
 	})
+	if err == nil {
+		r.saw(resource, obj)
+	}
 	return obj, readError(err)
 }
 
@@ -82,6 +85,9 @@ func (r reader) Each(ctx context.Context, resource schema.GroupVersionResource, 
 		})
 		if err != nil {
 			return readError(err)
+		}
+		for i := range list.Items {
+			r.saw(resource, &list.Items[i])
 		}
 		for i := range list.Items {
 			if !visit(&list.Items[i]) {
