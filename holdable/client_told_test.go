@@ -102,3 +102,18 @@ func TestH1WhatTheFieldLacksIsTold(t *testing.T) {
 		}
 	})
 }
+
+// R3: a field that is not what the kind says it is was not resumed by anybody, and
+// is not ours to resume.
+func TestR3AFieldThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.place(trainJobs(), "job", 2)
+		c.patch(trainJobs(), "job", `{"spec":{"suspend":"yes"}}`)
+		_, err := c.client(plain()).Release(t.Context(), job(), call(2))
+		e := c.failed(err, meta.ErrRejected, meta.FateNone)
+		if e.Detail != "the pause field cannot be read" || c.instance(trainJobs(), "job") != "2" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
