@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -236,9 +235,5 @@ func shortened(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
-	cut := maxMessage - len(ellipsis)
-	for cut > 0 && !utf8.RuneStart(message[cut]) {
-		cut--
-	}
-	return strings.ToValidUTF8(message[:cut], "") + ellipsis
+	return strings.ToValidUTF8(message[:maxMessage-len(ellipsis)], "") + ellipsis // without the part of a character
 }

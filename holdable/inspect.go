@@ -121,12 +121,9 @@ func (c *Client[T]) inspectUntil(ctx context.Context) time.Time {
 	return time.Now().Add(c.CallBound())
 }
 
-// executions reads A off the named object.
+// executions reads A off the named object, 0 where it cannot be read.
 func (c *Client[T]) executions(named *unstructured.Unstructured) int64 {
-	a, err := c.keys.ReadExecutions(named.GetUID(), own(c.keys, named))
-	if err != nil {
-		return 0
-	}
+	a, _ := c.keys.ReadExecutions(named.GetUID(), own(c.keys, named))
 	return a
 }
 

@@ -76,11 +76,8 @@ func (h *Holdable[T]) readHold(keys meta.Keys, uid types.UID, annotations map[st
 
 // own returns the annotations of obj that are ours.
 func own(keys meta.Keys, obj *unstructured.Unstructured) map[string]string {
-	all, err := retry.Lookup(obj, "metadata", "annotations")
-	annotations, ok := all.(map[string]any)
-	if err != nil || !ok {
-		return nil
-	}
+	all, _ := retry.Lookup(obj, "metadata", "annotations")
+	annotations, _ := all.(map[string]any) // nil if they are anything else
 	ours := map[string]string{}
 	for _, key := range append(keys.OfHold(), keys.Opened(), keys.Executions(), keys.Admission()) {
 		if v, ok := annotations[key]; ok {
