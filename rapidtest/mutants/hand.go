@@ -247,9 +247,9 @@ func handMades() []handMade {
 			`if err := c.check(d); err != nil {
 		return nil, err
 	}
-	c.write = &write{base: read, want: want, edits: d.Edits}
+	c.write, c.moved = &write{base: read, want: want, edits: d.Edits}, false
 	return c.send()`,
-			`c.write = &write{base: read, want: want, edits: d.Edits}
+			`c.write, c.moved = &write{base: read, want: want, edits: d.Edits}, false
 	obj, err := c.send()
 	if err != nil {
 		return nil, err
@@ -339,12 +339,12 @@ func handMades() []handMade {
 		want.SetResourceVersion("")
 		answer, err = r.client(r.op.Resource, ev.Namespace).Update(ctx, want, opts, part...)`},
 		{"T1", "the precondition is taken from another read", "retry/call.go",
-			`c.write = &write{base: read, want: want, edits: d.Edits}`,
+			`c.write, c.moved = &write{base: read, want: want, edits: d.Edits}, false`,
 			`if again, err := c.op.Read(c.ctx, reader{c}); err == nil {
 		want = want.DeepCopy()
 		want.SetResourceVersion(again.GetResourceVersion())
 	}
-	c.write = &write{base: read, want: want, edits: d.Edits}`},
+	c.write, c.moved = &write{base: read, want: want, edits: d.Edits}, false`},
 		{"T1", "after a conflict the same update is sent again under the new resourceVersion", "retry/call.go",
 			`if c.open && !c.refused {
 		return c.send()
