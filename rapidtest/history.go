@@ -172,6 +172,9 @@ func (h *history) returned(c *call, out outcome) {
 	if late := time.Since(c.deadline); late > 0 && time.Since(c.began) > 0 {
 		h.fail("C3", "%s returned %v after its deadline", c.spec, late)
 	}
+	if c.open && !out.mayStillWrite() {
+		h.fail("E3", "%s does not know what became of its last update, and was told: %s", c.spec, out)
+	}
 	if c.spec.op == meta.OpRelease && (out.ok() || out.failure().Kind == meta.ErrStaleHold) {
 		h.reign.end(c.spec.instance)
 	}
@@ -295,7 +298,7 @@ func (c *call) answered(resp *Response, err error) {
 		c.open = true
 	case resp.Code == http.StatusConflict:
 		c.refused = true
-	case resp.Code < 300:
+	case resp.Code < 300 || resp.Code == http.StatusNotFound:
 		c.open = false
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/kubehold/kubehold/meta"
 )
 
-// Each of the rules I1 to I11 can be seen to be broken: something between a client and the network
-// spoils what it sends or hears, and the same history breaks no rule without that. Rules I4 and I5
-// have tests of their own, for it takes more than one call to break them.
+// Each of the rules I1 to I11, and what I8 rests on, can be seen to be broken: something between a
+// client and the network spoils what it sends or hears, and the same history breaks no rule without
+// that. Rules I4 and I5 have tests of their own, for it takes more than one call to break them.
 func TestEachRuleCanBeSeenBroken(t *testing.T) {
 	var k meta.Keys
 	held := func(op meta.Op, instance int64) script {
@@ -69,7 +69,7 @@ func TestEachRuleCanBeSeenBroken(t *testing.T) {
 				return resp, err
 			}
 		}, "I8"},
-		"I8LandsAfterNone": {"Plain", "free", script{
+		"E3NoneWhileAnUpdateIsInDoubt": {"Plain", "free", script{
 			begins{op: meta.OpHold, instance: 2, within: time.Minute}, proceeds{}, proceeds{fault: trouble{kind: late, after: time.Second}},
 		}, func(next RoundTrip) RoundTrip {
 			return func(ctx context.Context, req *Request) (*Response, error) {
@@ -79,7 +79,7 @@ func TestEachRuleCanBeSeenBroken(t *testing.T) {
 				}
 				return resp, err
 			}
-		}, "I8"},
+		}, "E3"},
 		"I9TheNamedObjectWritten": {"Kueue", "free", held(meta.OpHold, 2), func(next RoundTrip) RoundTrip {
 			return func(ctx context.Context, req *Request) (*Response, error) {
 				if req.Write() {
