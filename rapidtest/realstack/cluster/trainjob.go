@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +26,8 @@ type Runtime struct {
 	Nodes int
 	// CPU is what each pod asks for; empty means one core.
 	CPU string
+	// PodAnnotations are put on its pods.
+	PodAnnotations map[string]any
 }
 
 // CreateRuntime makes a runtime.
@@ -74,12 +77,18 @@ func (r Runtime) spec() map[string]any {
 				"metadata": map[string]any{
 					"labels": map[string]any{"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"},
 				},
-				"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
-					"containers": r.containers("example.invalid/sleep:1"),
-				}}},
+				"spec": map[string]any{"template": r.podTemplate()},
 			},
 		}}}},
 	}
+}
+
+func (r Runtime) podTemplate() map[string]any {
+	template := map[string]any{"spec": map[string]any{"containers": r.containers("example.invalid/sleep:1")}}
+	if len(r.PodAnnotations) > 0 {
+		template["metadata"] = map[string]any{"annotations": maps.Clone(r.PodAnnotations)}
+	}
+	return template
 }
 
 func (r Runtime) containers(image string) []any {

@@ -31,8 +31,8 @@ const (
 	// at a time, and others have a queue with room for all.
 	queuedJobs, roomyJobs, plainJobs, controlJobs = 160, 20, 20, 20
 	queueRoom                                     = "15"
-	supervisors, controlClients                   = 10, 4
-	roundsPerPhase                                = 12
+	supervisors, controlClients                   = 10, 6
+	roundsPerPhase                                = 25
 	phaseTime                                     = 3 * time.Minute
 	// downTime is how long what is killed stays down, besides the time that it takes
 	// to start. Controllers that meet an apiserver that is gone for longer wait for
@@ -198,16 +198,16 @@ func (s *scene) makeHerd(cfg *rest.Config) *herd {
 	s.must(err)
 	h := &herd{scene: s}
 	for i := range queuedJobs {
-		h.charges = append(h.charges, h.charge(fmt.Sprintf("queued-%d", i), s.queued(), queued))
+		h.charges = append(h.charges, h.charge(fmt.Sprintf("queued-%d", i), runtimeName, s.queued(), queued))
 	}
 	for i := range roomyJobs {
-		h.charges = append(h.charges, h.charge(fmt.Sprintf("roomy-%d", i), map[string]string{cluster.QueueLabel: roomy}, queued))
+		h.charges = append(h.charges, h.charge(fmt.Sprintf("roomy-%d", i), slowName, map[string]string{cluster.QueueLabel: roomy}, queued))
 	}
 	for i := range plainJobs {
-		h.charges = append(h.charges, h.charge(fmt.Sprintf("plain-%d", i), nil, gated))
+		h.charges = append(h.charges, h.charge(fmt.Sprintf("plain-%d", i), runtimeName, nil, gated))
 	}
 	s.must(inParallel(h.charges, writers, func(c *charge) error {
-		job, err := s.tryJob(s.soon(), c.GetName(), "ClusterTrainingRuntime/"+runtimeName, !c.inQueue(), c.GetLabels())
+		job, err := s.tryJob(s.soon(), c.GetName(), "ClusterTrainingRuntime/"+c.runtime, !c.inQueue(), c.GetLabels())
 		if err != nil {
 			return err
 		}
@@ -222,8 +222,8 @@ func (s *scene) makeHerd(cfg *rest.Config) *herd {
 	return h
 }
 
-func (h *herd) charge(name string, labels map[string]string, holder holdable.Holder) *charge {
-	c := &charge{Object: named(name), holder: holder}
+func (h *herd) charge(name, runtime string, labels map[string]string, holder holdable.Holder) *charge {
+	c := &charge{Object: named(name), runtime: runtime, holder: holder}
 	c.SetLabels(labels)
 	c.stopped = func(ctx context.Context) (bool, string) {
 		if c.inQueue() {
@@ -464,7 +464,10 @@ func (s *scene) makeControl(cfg *rest.Config) *control {
 	queue := s.namespace + "-control"
 	s.makeQueueNamed(queue, "")
 	for i := range controlJobs {
-		c.jobs = append(c.jobs, s.makeJob(fmt.Sprintf("%s%d", controlPrefix, i), false, map[string]string{cluster.QueueLabel: queue}))
+		job, err := s.tryJob(s.soon(), fmt.Sprintf("%s%d", controlPrefix, i), "ClusterTrainingRuntime/"+slowName, false,
+			map[string]string{cluster.QueueLabel: queue})
+		s.must(err)
+		c.jobs = append(c.jobs, job)
 	}
 	return c
 }
@@ -478,7 +481,7 @@ func (c *control) meddle(ctx context.Context) {
 		}
 		c.count(job, 1)
 		// Somebody who does not count pods goes by what Kueue has written.
-		look, cancel := context.WithTimeout(c.all, 5*slowPods)
+		look, cancel := context.WithTimeout(c.all, 2*slowerPods)
 		_, _ = c.people.WaitFor(look, cluster.TrainJobs(), job, "Kueue has suspended it", func(o *cluster.Object) bool {
 			suspended, _, _ := nestedBool(o, "spec", "suspend")
 			return suspended

@@ -5,6 +5,7 @@ package holdtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -250,39 +251,83 @@ func (m mode) againstTheHold(job *cluster.Object) {
 // A template that is edited under a job keeps the job's suspension from its
 // pods, while the TrainJob says Suspended: they run on, and nothing resumes it.
 func TestASuspensionThatNeverArrives(t *testing.T) {
+	m := newScene(t).plain()
+	job := m.startThenEdit(true, nil)
+	m.hold(job, 1)
+	m.trainJobSays(job, "Suspended")
+	m.hasNotStopped(job)
+	m.neverTwice(job)
+}
+
+// In Kueue mode the same edit has Kueue delete the Workload and make no other for
+// as long as the pods run. There is nothing to hold then, and every call says so.
+func TestAWorkloadThatIsNotMadeAgain(t *testing.T) {
+	s := newScene(t)
+	s.makeQueue("1")
+	m := s.kueue()
+	job := m.startThenEdit(false, s.queued())
+	m.trainJobSays(job, "Suspended")
+	s.must(cluster.Wait(s.soon(), "the Workload is gone", func(ctx context.Context) (bool, any, error) {
+		_, err := m.holder.Inspect(ctx, ref(job))
+		return errors.Is(err, meta.ErrMissing), err, nil
+	}))
+	m.refused(m.holder.Hold, job, 1, meta.ErrMissing)
+	m.refused(m.holder.Release, job, 1, meta.ErrMissing)
+	m.runs(job)
+	m.neverTwice(job)
+}
+
+// startThenEdit runs a job and edits the runtime that it was made from.
+func (m mode) startThenEdit(gated bool, labels map[string]string) *cluster.Object {
+	m.Helper()
+	runtime := cluster.Runtime{Name: "edited", Namespace: m.namespace}
+	m.must(m.cluster.CreateRuntime(m.soon(), runtime))
+	job, err := m.tryJob(m.soon(), "job", "TrainingRuntime/"+runtime.Name, gated, labels)
+	m.must(err)
+	if gated {
+		m.did(holdable.Opened)(m.holder.Open(m.Context(), ref(job), call(0)))
+	}
+	m.runs(job)
+	m.edit(runtime)
+	return job
+}
+
+// hasNotStopped fails unless a held job is not drained, and cannot be released.
+func (m mode) hasNotStopped(job *cluster.Object) {
+	m.Helper()
+	in := m.wantState(job, holdable.Held)
+	if in.Drained != holdable.NotDrained || in.Pod == "" {
+		m.Errorf("drained is %q, pod %q", in.Drained, in.Pod)
+	}
+	e := m.refused(m.holder.Release, job, 1, meta.ErrPodsRemain)
+	if len(e.Pods) != 1 || e.Pods[0] != in.Pod {
+		m.Errorf("the pods that remain are %v, want %s", e.Pods, in.Pod)
+	}
+	m.runs(job) // the same execution still
+}
+
+// A suspension that is stuck on its way, because a controller is down, stops
+// nothing until that is back.
+func TestASuspensionThatIsStuck(t *testing.T) {
 	inModes(t, false, func(m mode) {
-		runtime := cluster.Runtime{Name: "edited", Namespace: m.namespace}
-		m.must(m.cluster.CreateRuntime(m.soon(), runtime))
-		labels := m.queued()
-		if m.name == "Plain" {
-			labels = nil
-		}
-		job, err := m.tryJob(m.soon(), "job", "TrainingRuntime/"+runtime.Name, labels == nil, labels)
-		m.must(err)
-		if labels == nil {
-			m.did(holdable.Opened)(m.holder.Open(t.Context(), ref(job), call(0)))
-		}
-		m.runs(job)
-		m.edit(runtime)
-		first := m.hold(job, 1).Held.UID
-		in := m.waitState(job, "it is held, and the TrainJob says Suspended", func(in holdable.Inspection) bool {
-			if in.Hold == nil && in.Held.UID != first {
-				m.holdsAgain(job)
+		job := m.start("job")
+		m.must(m.stack.Kill(stack.JobSet))
+		t.Cleanup(func() { // also if the test ends before
+			if err := m.stack.Restart(context.Background(), stack.JobSet); err != nil {
+				t.Error(err)
 			}
-			// Kueue makes the Workload anew, because it is no longer that of the
-			// template, and with it goes the hold.
-			anew := m.name == "Plain" || in.Held.UID != first
-			now, err := m.cluster.Get(m.Context(), cluster.TrainJobs(), job)
-			return err == nil && in.State == holdable.Held && anew && says("Suspended", "")(now)
 		})
-		if in.Drained != holdable.NotDrained || in.Pod == "" {
-			t.Errorf("drained is %q, pod %q", in.Drained, in.Pod)
-		}
-		e := m.refused(m.holder.Release, job, 1, meta.ErrPodsRemain)
-		if len(e.Pods) != 1 || e.Pods[0] != in.Pod {
-			t.Errorf("the pods that remain are %v, want %s", e.Pods, in.Pod)
-		}
-		m.runs(job) // the first execution still
+		m.hold(job, 1)
+		_, err := m.cluster.WaitFor(m.soon(), cluster.TrainJobs(), job, "the TrainJob is suspended", func(o *cluster.Object) bool {
+			suspended, _, _ := nestedBool(o, "spec", "suspend")
+			return suspended
+		})
+		m.must(err)
+		m.hasNotStopped(job)
+		m.must(m.stack.Restart(m.soon(), stack.JobSet))
+		m.drained(job)
+		m.release(job, 1)
+		m.runs(job)
 		m.neverTwice(job)
 	})
 }
@@ -307,14 +352,6 @@ func (s *scene) edit(runtime cluster.Runtime) {
 		text, err := json.Marshal(made.Object["spec"])
 		return strings.Contains(string(text), image), string(text), err
 	}))
-}
-
-// holdsAgain places hold 1 again, as a supervisor does when Inspect shows that it
-// is gone.
-func (m mode) holdsAgain(job *cluster.Object) {
-	if _, err := m.holder.Hold(m.Context(), ref(job), call(1)); err != nil {
-		m.Logf("the Workload is being made anew: %v", err)
-	}
 }
 
 // A job that ends while it is held has ended; its hold can be lifted, and

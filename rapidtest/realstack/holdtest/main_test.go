@@ -19,7 +19,10 @@ const (
 	// requestTimeout is the --request-timeout of the stack's kube-apiserver.
 	requestTimeout = 5 * time.Second
 	// slowPods is how long a deleted pod takes to end.
-	slowPods = 5 * time.Second
+	slowPods = 3 * time.Second
+	// slowName is a runtime whose pods take slowerPods to end.
+	slowName   = "slow"
+	slowerPods = 10 * time.Second
 	// runtimeName is a runtime that every job can be made from.
 	runtimeName = "sleep"
 	// waits bounds everything that a test waits for.
@@ -74,7 +77,11 @@ func newWorld(ctx context.Context, s *stack.Stack) (*world, error) {
 	if err := c.CreateNodes(soon, 3); err != nil {
 		return nil, err
 	}
-	return w, c.CreateRuntime(soon, cluster.Runtime{Name: runtimeName})
+	if err := c.CreateRuntime(soon, cluster.Runtime{Name: runtimeName}); err != nil {
+		return nil, err
+	}
+	return w, c.CreateRuntime(soon, cluster.Runtime{Name: slowName,
+		PodAnnotations: map[string]any{stack.EndsAfter: slowerPods.String()}})
 }
 
 // config is the way of a user who may do everything, without a limit of its own.

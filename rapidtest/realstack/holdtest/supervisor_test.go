@@ -102,8 +102,9 @@ func (l *ledger) settled(instance int64) bool {
 // A charge is a job in the care of supervisors.
 type charge struct {
 	*cluster.Object
-	holder holdable.Holder
-	ledger ledger
+	runtime string
+	holder  holdable.Holder
+	ledger  ledger
 	// stopped reports whether the controllers between the job and its pods have
 	// followed a hold, so that none of them makes a pod from what was before it
 	// (rule I5).

@@ -150,6 +150,10 @@ func kwok(v Versions) plan {
 	}
 }
 
+// EndsAfter is the annotation of a pod by which it takes another time to end than
+// the stack's pods do, for example "12s".
+const EndsAfter = "realstack.kubehold.dev/ends-after"
+
 // stages returns what kwok makes of nodes and pods: a node is ready and a pod
 // runs at once, and a deleted pod ends after a delay. A pod of a Job is never
 // completed, so a job runs until someone ends it.
@@ -168,9 +172,14 @@ func stages(kwokDir string, slowPods time.Duration) ([]map[string]any, error) {
 		if stage.GetName() == "pod-complete" {
 			continue
 		}
-		if stage.GetName() == "pod-delete" && slowPods > 0 {
-			if err := unstructured.SetNestedField(stage.Object, slowPods.Milliseconds(),
-				"spec", "delay", "durationMilliseconds"); err != nil {
+		if stage.GetName() == "pod-delete" {
+			delay := map[string]any{
+				"durationMilliseconds": slowPods.Milliseconds(),
+				"durationFrom": map[string]any{"jq": map[string]any{
+					"expression": fmt.Sprintf(".metadata.annotations[%q]", EndsAfter),
+				}},
+			}
+			if err := unstructured.SetNestedMap(stage.Object, delay, "spec", "delay"); err != nil {
 				return nil, err
 			}
 		}
