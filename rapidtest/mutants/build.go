@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // compileAll writes overlays until one compiles, and returns it with the mutants that it had to leave out because they do not.
@@ -78,34 +78,55 @@ func (o *overlay) blame(out string) []*mutant {
 	return wrong
 }
 
-// A suite is the test binary of a package.
+// A suite is the tests of a package.
 type suite struct {
-	pkg, binary, folder string
+	pkg     string
+	overlay *overlay
+	// last says that all of its tests are slow, so that they are not even compiled before a mutant gets to them.
+	last  bool
+	ready func(context.Context) error
+
+	binary, folder string
 	// flags are what its tests are run with.
 	flags []string
-	// slow are the tests that are left for the mutants which no quick test catches; where all is set, every test is.
+	// slow are the tests that are left for the mutants which no quick test catches.
 	slow []string
-	all  bool
-	// limits are how long its quick tests and its slow ones may take.
+	// quick and whole are how long its quick tests and its slow ones may take.
 	quick, whole limit
 }
 
-// newSuite compiles the tests of a package.
-func (o *overlay) newSuite(ctx context.Context, pkg string) (*suite, error) {
-	s := &suite{pkg: pkg, binary: filepath.Join(o.dir, strings.ReplaceAll(pkg, "/", "_")+".test"), folder: filepath.Join(o.root, pkg)}
-	if out, err := o.goCommand(ctx, "test", "-c", "-vet=off", "-gcflags=-e", "-o", s.binary, "./"+pkg); err != nil {
-		return nil, fmt.Errorf("compile the tests of %s: %w\n%s", pkg, err, out)
+// newSuite makes the suite of a package.
+func (o *overlay) newSuite(pkg string, last bool) *suite {
+	s := &suite{
+		pkg: pkg, overlay: o, last: last,
+		binary: filepath.Join(o.dir, strings.ReplaceAll(pkg, "/", "_")+".test"), folder: filepath.Join(o.root, pkg),
 	}
-	if _, err := os.Stat(s.binary); err != nil {
-		return nil, fmt.Errorf("compile the tests of %s: %w", pkg, err)
+	s.ready = once(s.prepare)
+	return s
+}
+
+// once has f called once, and tells everybody what came of it.
+func once(f func(context.Context) error) func(context.Context) error {
+	var first sync.Once
+	var err error
+	return func(ctx context.Context) error {
+		first.Do(func() { err = f(ctx) })
+		return err
+	}
+}
+
+// prepare compiles and measures the tests.
+func (s *suite) prepare(ctx context.Context) error {
+	if out, err := s.overlay.goCommand(ctx, "test", "-c", "-vet=off", "-gcflags=-e", "-o", s.binary, "./"+s.pkg); err != nil {
+		return fmt.Errorf("compile the tests of %s: %w\n%s", s.pkg, err, out)
 	}
 	usage, err := exec.CommandContext(ctx, s.binary, "-help").CombinedOutput()
-	if err != nil && len(usage) == 0 {
-		return nil, fmt.Errorf("run the tests of %s: %w", pkg, err)
+	if len(usage) == 0 {
+		return fmt.Errorf("run the tests of %s: %w", s.pkg, err)
 	}
 	if bytes.Contains(usage, []byte("-rapid.seed")) {
 		// The same draws in every run: what catches a mutant today does so tomorrow.
 		s.flags = []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s"}
 	}
-	return s, nil
+	return s.measure(ctx)
 }

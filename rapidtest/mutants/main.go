@@ -177,9 +177,12 @@ func (r *report) judge(ctx context.Context, root, dir string, files []*source, p
 	if err != nil {
 		return err
 	}
-	suites, err := r.suites(ctx, o)
-	if err != nil {
-		return err
+	var suites []*suite
+	for _, pkg := range packages() {
+		suites = append(suites, o.newSuite(pkg, false))
+	}
+	if !r.quick {
+		suites = append(suites, o.newSuite("rapidtest", true))
 	}
 	var valid, listed []*mutant
 	for _, m := range picked {
@@ -208,28 +211,6 @@ func (r *report) judge(ctx context.Context, root, dir string, files []*source, p
 	}
 	batches := apart(listed)
 	return r.inParallel(ctx, len(batches), func(ctx context.Context, i int) error { return r.tryTogether(ctx, suites, batches[i]) })
-}
-
-// suites compiles and measures the tests.
-func (r *report) suites(ctx context.Context, o *overlay) ([]*suite, error) {
-	var suites []*suite
-	pkgs := packages()
-	if !r.quick {
-		pkgs = append(pkgs, "rapidtest")
-	}
-	for _, pkg := range pkgs {
-		s, err := o.newSuite(ctx, pkg)
-		if err != nil {
-			return nil, err
-		}
-		s.all = pkg == "rapidtest"
-		if err := s.measure(ctx); err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(r.out, "%-9s %d slow tests\n", pkg, len(s.slow))
-		suites = append(suites, s)
-	}
-	return suites, nil
 }
 
 // inParallel does n things, as many at once as there are jobs, and returns the first error.

@@ -60,7 +60,7 @@ func (s *suite) measure(ctx context.Context) error {
 	}
 	var quick time.Duration
 	for test, d := range took {
-		if d >= slow || s.all {
+		if d >= slow || s.last {
 			s.slow = append(s.slow, test)
 		} else {
 			quick += d
@@ -73,15 +73,18 @@ func (s *suite) measure(ctx context.Context) error {
 
 // runQuick runs the quick tests with these mutants turned on, runSlow the slow ones. They return nil if the tests pass.
 func (s *suite) runQuick(ctx context.Context, on ...*mutant) (*catch, error) {
-	if s.all {
+	if s.last {
 		return nil, nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
 	}
 	return s.run(ctx, on, s.quick, "-test.skip="+anyOf(append(aboutTests(), s.slow...)))
 }
 
 func (s *suite) runSlow(ctx context.Context, on ...*mutant) (*catch, error) {
-	if len(s.slow) == 0 {
-		return nil, nil
+	if err := s.ready(ctx); err != nil || len(s.slow) == 0 {
+		return nil, err
 	}
 	return s.run(ctx, on, s.whole, "-test.run="+anyOf(s.slow))
 }
