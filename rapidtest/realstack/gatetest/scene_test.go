@@ -101,6 +101,22 @@ func until(ctx context.Context, what string, holds func() bool) error {
 	return nil
 }
 
+// counted waits until the TrainJob counts its pod. Kueue takes a job that counts
+// none for stopped as soon as it has suspended it, and then takes back what it has
+// put into its template; Trainer cannot write both to the JobSet at once, and so
+// the suspension never reaches the pods.
+func (s *scene) counted(ctx context.Context, job *cluster.Object) error {
+	return until(ctx, job.GetName()+" counts its pod", func() bool {
+		jobs, _, _ := unstructured.NestedSlice(s.watcher.current(job).Object, "status", "jobsStatus")
+		for _, j := range jobs {
+			if m, ok := j.(map[string]any); ok && m["active"] == int64(1) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // runs waits until a pod of the job runs that is not before, and returns its UID.
 func (s *scene) runs(job *cluster.Object, before types.UID) types.UID {
 	s.Helper()
@@ -120,6 +136,9 @@ func (s *scene) waitRuns(ctx context.Context, job *cluster.Object, before types.
 		uid = pod.GetUID()
 		return phase == "Running"
 	})
+	if err == nil {
+		err = s.counted(ctx, job)
+	}
 	if err != nil {
 		workload, _ := s.Workload(context.WithoutCancel(ctx), job)
 		err = fmt.Errorf("%w; its Workload: %v", err, workload)

@@ -32,7 +32,7 @@ const (
 	queuedJobs, roomyJobs, plainJobs, controlJobs = 160, 20, 20, 20
 	queueRoom                                     = "15"
 	supervisors, controlClients                   = 10, 6
-	roundsPerPhase                                = 25
+	roundsPerPhase                                = 40
 	phaseTime                                     = 3 * time.Minute
 	// downTime is how long what is killed stays down, besides the time that it takes
 	// to start. Controllers that meet an apiserver that is gone for longer wait for
