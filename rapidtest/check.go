@@ -5,13 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"hash/maphash"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/samber/lo"
 	"pgregory.net/rapid"
 
@@ -212,9 +210,7 @@ func (f *falsified) Unwrap() error { return f.history.broken }
 func (f *falsified) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v\n\n%s\n", f.history.broken, f.history.timeline())
-	if page, err := f.history.page(); err == nil && page != "" {
-		fmt.Fprintf(&b, "The calls, for a browser: %s\n", page)
-	}
+	b.WriteString(pageOf(f.history.broken))
 	fmt.Fprintf(&b, "Found by script %d of %q. To find it again: -rapid.seed=%d\n", f.runs, f.name, f.seed)
 	fmt.Fprintf(&b, "To keep it: from %q, %#v", f.start, f.script)
 	return b.String()
@@ -366,23 +362,4 @@ func deeds[D deed](all []D) []deed {
 
 func otherThan(original deed, deeds []deed) []deed {
 	return lo.Filter(deeds, func(d deed, _ int) bool { return d != original })
-}
-
-// page writes porcupine's page of the calls, if it is they that no order explains, and returns
-// where it lies.
-func (h *history) page() (string, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.unexplained {
-		return "", nil
-	}
-	j := h.judge()
-	model := registerModel(j.initial)
-	_, info := porcupine.CheckOperationsVerbose(model, j.operations(h.record), 0)
-	f, err := os.CreateTemp("", "rapidtest-*.html")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return f.Name(), porcupine.Visualize(model, info, f)
 }

@@ -648,7 +648,7 @@ type counterexample struct {
 
 func (c *counterexample) Unwrap() error { return c.err }
 
-// Error prints the history as a timeline.
+// Error prints the history as a timeline, and where its calls are drawn if it is they that no order explains.
 func (c *counterexample) Error() string {
 	var steps []string
 	for w := c.end; w != nil; w = w.from {
@@ -660,6 +660,7 @@ func (c *counterexample) Error() string {
 	for i, step := range steps {
 		fmt.Fprintf(&b, "%4d  %s\n", i, step)
 	}
+	b.WriteString(pageOf(c.err))
 	return b.String()
 }
 

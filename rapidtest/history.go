@@ -40,8 +40,6 @@ type history struct {
 	versions []revision
 	record   record
 	initial  int64
-	// unexplained: no order of the calls explains what their callers were told.
-	unexplained bool
 	// illegible: somebody has put instances on the object that no call has, which the hold register
 	// knows nothing of.
 	illegible bool
@@ -540,10 +538,7 @@ func (h *history) end() {
 	if h.broken != nil || h.illegible || len(h.calls) == 0 {
 		return
 	}
-	if err := h.judge().decide(h.record); err != nil {
-		h.unexplained = true
-		h.breaks(err)
-	}
+	h.breaks(h.judge().decide(h.record))
 }
 
 // mostDoubts is how many writes in doubt of one call the hold register is told of: each makes it

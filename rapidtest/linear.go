@@ -1,8 +1,10 @@
 package rapidtest
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 	"slices"
 
 	"github.com/anishathalye/porcupine"
@@ -120,10 +122,44 @@ func (j *judge) decide(r record) error {
 			return breaks("H6", "%s was told that the instance changed during it, but it did not", j.specs[i])
 		}
 	}
-	if porcupine.CheckOperations(registerModel(j.initial), j.operations(r)) {
+	model, ops := registerModel(j.initial), j.operations(r)
+	if porcupine.CheckOperations(model, ops) {
 		return nil
 	}
-	return breaks("H6", "no order of the calls explains what their callers were told")
+	return &unexplained{breaks("H6", "no order of the calls explains what their callers were told"), model, ops}
+}
+
+// An unexplained history is one in which callers were told what no order of their calls explains.
+type unexplained struct {
+	error
+	model      porcupine.Model
+	operations []porcupine.Operation
+}
+
+func (u *unexplained) Unwrap() error { return u.error }
+
+// page writes porcupine's page of the calls, and returns where it lies.
+func (u *unexplained) page() (string, error) {
+	_, info := porcupine.CheckOperationsVerbose(u.model, u.operations, 0)
+	f, err := os.CreateTemp("", "rapidtest-*.html")
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return f.Name(), porcupine.Visualize(u.model, info, f)
+}
+
+// pageOf says in a line where the page of an unexplained history lies; "" for any other error.
+func pageOf(err error) string {
+	u := (*unexplained)(nil)
+	if !errors.As(err, &u) {
+		return ""
+	}
+	page, err := u.page()
+	if err != nil {
+		return fmt.Sprintf("The calls cannot be drawn: %v\n", err)
+	}
+	return fmt.Sprintf("The calls, for a browser: %s\n", page)
 }
 
 // operations turns a record into what porcupine checks: operations with times that agree with what came before what. The sets of calls that
