@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/samber/lo"
 
@@ -321,6 +322,69 @@ func TestT3AFailedReadOfSomethingElseClosesNothing(t *testing.T) {
 	}
 }
 
+// T3: any read that shows the object of the write at another version closes its
+// fate, also in a try that then fails. A read of anything else does not.
+func TestT3WhateverReadShowsTheObjectCloses(t *testing.T) {
+	named := func(name string) rapidtest.Match {
+		return func(r *rapidtest.Request) bool { return !r.Write() && r.Name == name }
+	}
+	get := func(resource schema.GroupVersionResource, namespace, name string) func(context.Context, retry.Reader) error {
+		return func(ctx context.Context, r retry.Reader) error {
+			_, err := r.Get(ctx, resource, namespace, name)
+			return err
+		}
+	}
+	list := func(ctx context.Context, r retry.Reader) error {
+		return r.Each(ctx, widgets(), "ns", "", func(*unstructured.Unstructured) bool { return false })
+	}
+	unversioned := widget()
+	unversioned.SetUID("another")
+	for name, tc := range map[string]struct {
+		look  func(context.Context, retry.Reader) error
+		rules []rapidtest.Rule
+		fate  meta.Fate
+	}{
+		"Got":                {get(widgets(), "ns", "w"), nil, meta.FateSettled},
+		"Listed":             {list, nil, meta.FateSettled},
+		"OfAnotherName":      {get(widgets(), "ns", "heir"), nil, meta.FatePending},
+		"InAnotherNamespace": {get(widgets(), "other", "w"), nil, meta.FatePending},
+		"OfAnotherResource":  {get(gadgets(), "ns", "w"), nil, meta.FatePending},
+		"Unversioned": {get(widgets(), "ns", "w"), []rapidtest.Rule{{Match: named("w"), From: 2,
+			Fault: rapidtest.Fault{Drop: true, Response: &rapidtest.Response{Code: 200, Object: unversioned}}}}, meta.FatePending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rules := append(tc.rules, first(rapidtest.LoseResponse()), rapidtest.Each(named("lost"), rapidtest.LoseRequest()))
+				l := newLab(t, setup{rules: rules, options: retry.Options{Retries: 2}})
+				for _, other := range []meta.Ref{{Namespace: "ns", Name: "heir"}, {Namespace: "other", Name: "w"}} {
+					l.createAt(widgets(), "Widget", other)
+				}
+				l.createAt(gadgets(), "Gadget", meta.Ref{Namespace: "ns", Name: "w"})
+				op, tries := l.op(), 0
+				op.Read = func(ctx context.Context, r retry.Reader) (*unstructured.Unstructured, error) {
+					if tries++; tries == 1 {
+						return getWidget(ctx, r)
+					}
+					l.check(tc.look(ctx, r))
+					return r.Get(ctx, widgets(), "ns", "lost")
+				}
+				_, err := l.engine.Do(t.Context(), time.Now().Add(time.Minute), op)
+				l.failed(err, lo.Ternary(tc.fate == meta.FateSettled, meta.ErrRejected, meta.ErrInDoubt), tc.fate)
+			})
+		})
+	}
+}
+
+// createAt makes an object of some name.
+func (l *lab) createAt(resource schema.GroupVersionResource, kind string, at meta.Ref) {
+	obj := widget()
+	obj.SetKind(kind)
+	obj.SetNamespace(at.Namespace)
+	obj.SetName(at.Name)
+	_, err := l.server.Dynamic("stranger").Resource(resource).Namespace(at.Namespace).Create(context.Background(), obj, metav1.CreateOptions{})
+	l.check(err)
+}
+
 // nonsense is an answer that is an object of no kind and no name.
 func nonsense() rapidtest.Fault {
 	return rapidtest.Fault{Drop: true, Response: &rapidtest.Response{Code: 200, Object: &unstructured.Unstructured{
@@ -599,11 +663,7 @@ func TestT8AnObjectOfAnotherName(t *testing.T) {
 			t.Run(name+"/"+heir.Name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := newLab(t, setup{rules: append([]rapidtest.Rule{first(rapidtest.Answer(409))}, tc.rules...)})
-					obj := widget()
-					obj.SetNamespace(heir.Namespace)
-					obj.SetName(heir.Name)
-					_, err := l.server.Dynamic("stranger").Resource(widgets()).Namespace(heir.Namespace).Create(t.Context(), obj, metav1.CreateOptions{})
-					l.check(err)
+					l.createAt(widgets(), "Widget", heir)
 					l.before(rapidtest.VerbUpdate, 1, func() { tc.spoil(l) })
 					ref := meta.Ref{Namespace: "ns", Name: "w"}
 					op := l.op()

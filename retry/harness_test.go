@@ -41,6 +41,11 @@ func widgets() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 }
 
+// gadgets are another resource, whose objects may have the name of a Widget.
+func gadgets() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
+}
+
 func widget() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1",
@@ -111,7 +116,7 @@ func newLab(t rapid.TB, with setup) *lab {
 	l.server = rapidtest.NewServer(rapidtest.Resource{
 		GVR: widgets(), Kind: "Widget", Namespaced: true, StatusSubresource: true,
 		Fields: []string{"spec.mark", "spec.size", "status.*"},
-	})
+	}, rapidtest.Resource{GVR: gadgets(), Kind: "Gadget", Namespaced: true})
 	l.stranger = l.server.Dynamic("stranger").Resource(widgets()).Namespace("ns")
 	l.create()
 

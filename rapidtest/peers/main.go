@@ -5,8 +5,9 @@
 //	go run ./rapidtest/peers -schedules 500     fewer
 //	go run ./rapidtest/peers -seed 20001        others
 //
-// The schedules are those of [rapidtest.ComparePeers]. The table of a whole run, and what its columns and rows mean, is in rapidtest/PEERS.md. The command
-// fails if anything goes wrong with this library, and if nothing does with one of the others: then the schedules are too tame to prove anything.
+// The schedules are those of [rapidtest.ComparePeers], and the columns the fields of a [rapidtest.Comparison]; the table of a whole run is in the
+// documentation of package rapidtest. The same seed gives the same schedules. The command fails if anything goes wrong with this library, and if
+// nothing does with one of the others: then the schedules are too tame to prove anything.
 package main
 
 import (
