@@ -230,7 +230,8 @@ func (c *call) readFailed(err error) error {
 	return err
 }
 
-// saw notes what a read shows of the object of the last write.
+// saw notes what a read shows of the object of the last write. A read that
+// failed shows nothing.
 func (c *call) saw(resource schema.GroupVersionResource, obj *unstructured.Unstructured) {
 	if c.write == nil || resource != c.op.Resource || identified(obj) != nil {
 		return

@@ -314,6 +314,9 @@ func (l *lab) failed(err error, kind meta.Sentinel, fate meta.Fate) *meta.Error 
 	if !errors.Is(err, kind) || e.Fate != fate {
 		l.Fatalf("%v, fate %v: want %v, fate %v\n%s", err, e.Fate, kind, fate, l.plan.Timeline())
 	}
+	if strings.Contains(err.Error(), "%!") { // what package fmt makes of a value that is not there
+		l.Errorf("the text of the error has a hole: %v", err)
+	}
 	return e
 }
 

@@ -68,9 +68,7 @@ func (r reader) Get(ctx context.Context, resource schema.GroupVersionResource, n
 		obj, err = r.client(resource, namespace).Get(ctx, name, metav1.GetOptions{})
 		return obj, err
 	})
-	if err == nil {
-		r.saw(resource, obj)
-	}
+	r.saw(resource, obj)
 	return obj, readError(err)
 }
 
