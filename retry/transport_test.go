@@ -311,6 +311,7 @@ func TestT5RetryAfterForms(t *testing.T) {
 		want   time.Duration
 	}{
 		"Seconds":    {is("7"), 7 * time.Second},
+		"OneSecond":  {is("1"), time.Second},
 		"Date":       {in(9 * time.Second), 9 * time.Second},
 		"DatePast":   {in(-time.Hour), own},
 		"Zero":       {is("0"), own},
