@@ -55,7 +55,7 @@ const (
 // Beside them, people stop and resume other jobs as kueuectl does, under the same
 // faults, with neither instances nor a gate.
 func TestFaults(t *testing.T) {
-	s := newScene(t)
+	s := alone(t)
 	proxy, cfg := newProxy(t, s.config())
 	h := s.makeHerd(cfg)
 	c := s.makeControl(cfg)

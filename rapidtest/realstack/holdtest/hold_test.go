@@ -309,7 +309,7 @@ func (m mode) hasNotStopped(job *cluster.Object) {
 // A suspension that is stuck on its way, because a controller is down, stops
 // nothing until that is back.
 func TestASuspensionThatIsStuck(t *testing.T) {
-	inModes(t, false, func(m mode) {
+	inModes(t, alone, false, func(m mode) {
 		job := m.start("job")
 		m.must(m.stack.Kill(stack.JobSet))
 		t.Cleanup(func() { // also if the test ends before
@@ -357,7 +357,7 @@ func (s *scene) edit(runtime cluster.Runtime) {
 // A job that ends while it is held has ended; its hold can be lifted, and
 // nothing runs.
 func TestAJobCompletesWhileHeld(t *testing.T) {
-	inBothModes(t, func(m mode) {
+	inModes(t, alone, true, func(m mode) {
 		job := m.start("job")
 		// The suspension is on its way when the job's pod ends by itself.
 		m.pause(stack.JobSet)

@@ -49,6 +49,8 @@ func TestTheJudge(t *testing.T) {
 		r.err = &meta.Error{Kind: meta.ErrInDoubt, Fate: fate, PendingUntil: at(second + 1)}
 		return r
 	}
+	late := failed(meta.OpHold, "a", 1, 2, meta.FatePending)
+	late.err.PendingUntil = at(6)
 	hold1, release1 := told(meta.OpHold, "a", 1, 2, holdable.Placed), told(meta.OpRelease, "a'", 1, 4, holdable.Lifted)
 	for name, c := range map[string]struct {
 		history []version
@@ -76,7 +78,7 @@ func TestTheJudge(t *testing.T) {
 			[]report{hold1, release1, told(meta.OpHold, "c", 1, 6, holdable.Placed)}, "released before"},
 		"OlderAfterTheRelease": {[]version{free(1), held(2, 2, "b"), free(4), held(5, 1, "a")},
 			[]report{told(meta.OpHold, "b", 2, 2, holdable.Placed), told(meta.OpRelease, "b'", 2, 4, holdable.Lifted),
-				failed(meta.OpHold, "a", 1, 2, meta.FatePending)}, "from before the release"},
+				late}, "from before the release"},
 		"NotPaused": {[]version{free(1), resumed(held(2, 1, "a")), free(4)}, []report{hold1, release1}, "not paused"},
 		"Torn":      {[]version{free(1), torn(held(2, 1, "a")), free(4)}, []report{hold1, release1}, "5 annotations"},
 	} {

@@ -23,6 +23,7 @@ import (
 // afterwards, on an object whose supervisor rightly believes that no hold can
 // come: that is what the margin is for.
 func TestWhatTheMarginIsFor(t *testing.T) {
+	t.Parallel()
 	const margin = 3 * time.Second
 	for name, c := range map[string]struct {
 		delay  time.Duration

@@ -21,7 +21,7 @@ type held struct {
 // The pod of a lost node remains, whatever controllers say of it, until its node
 // says otherwise.
 func TestAPodOnALostNode(t *testing.T) {
-	s := newScene(t)
+	s := alone(t)
 	s.makeQueue("1") // without a gate, so that Release has to look
 	var both []held
 	for _, m := range []mode{s.kueue(), s.plain()} {

@@ -36,7 +36,15 @@ type scene struct {
 	writes atomic.Int64
 }
 
+// newScene is a scene beside others.
 func newScene(t *testing.T) *scene {
+	t.Helper()
+	t.Parallel()
+	return newSceneOn(t, shared)
+}
+
+// alone is the scene of a test that stops or kills what all others need.
+func alone(t *testing.T) *scene {
 	t.Helper()
 	return newSceneOn(t, shared)
 }
@@ -205,9 +213,12 @@ func (s *scene) plain() mode {
 }
 
 // inBothModes runs a test in each mode, in Kueue mode with a readmission gate.
-func inBothModes(t *testing.T, test func(mode)) { inModes(t, true, test) }
+func inBothModes(t *testing.T, test func(mode)) {
+	t.Parallel()
+	inModes(t, newScene, true, test)
+}
 
-func inModes(t *testing.T, gated bool, test func(mode)) {
+func inModes(t *testing.T, newScene func(*testing.T) *scene, gated bool, test func(mode)) {
 	const room = "10"
 	t.Run("Kueue", func(t *testing.T) {
 		s := newScene(t)
