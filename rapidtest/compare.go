@@ -51,7 +51,7 @@ type Comparison struct {
 // before has released it, as after a failover. They follow the protocol of rule I4: each has a number of its own from one counter, none holds once it
 // knows of a newer one, none releases before all earlier holds have settled, and none begins a release when a newer hold has begun. So nobody is
 // careless, which is more than users of the other ways do today. What goes wrong comes from the network: half of all requests are lost, late,
-// repeated or answered with an error. A supervisor may stand still between its look at the counter and its request, and somebody else writes an
+// repeated or answered with an error (a repeat comes after the request itself: no client can see one that overtakes it). A supervisor may stand still between its look at the counter and its request, and somebody else writes an
 // annotation now and then. Trainer makes the pods of the TrainJob, and the kubelet takes ten seconds to end one.
 //
 // The other ways are: the example in the documentation of client-go's util/retry; what kueuectl stop and resume, and flux suspend and resume, send;
@@ -290,16 +290,26 @@ func (c *contest) network(supervisor, call uint64) Middleware {
 		return func(ctx context.Context, req *Request) (*Response, error) {
 			n++
 			r := c.random(3, supervisor, call, n)
+			deliver := next
 			if r.IntN(20) == 0 { // something on the way sends it again
-				again := odd(r, pick(r, time.Second, 20*time.Second))
-				go func() {
-					if sleep(context.WithoutCancel(ctx), again) {
-						_, _ = next(context.WithoutCancel(ctx), req) // nobody hears the answer
-					}
-				}()
+				deliver = executedTwice(next, odd(r, pick(r, time.Second, 20*time.Second)))
 			}
-			return drawContestFault(r).carryOut(ctx, req, next)
+			return drawContestFault(r).carryOut(ctx, req, deliver)
 		}
+	}
+}
+
+// executedTwice has a request executed once more some time after the first, and nobody hears the second answer. Where the second overtakes the first no
+// client can tell, and neither does this library: see rule C7.
+func executedTwice(next RoundTrip, later time.Duration) RoundTrip {
+	return func(ctx context.Context, req *Request) (*Response, error) {
+		resp, err := next(ctx, req)
+		go func() {
+			if sleep(context.WithoutCancel(ctx), later) {
+				_, _ = next(context.WithoutCancel(ctx), req)
+			}
+		}()
+		return resp, err
 	}
 }
 
