@@ -51,8 +51,9 @@ type Comparison struct {
 // before has released it, as after a failover. They follow the protocol of rule I4: each has a number of its own from one counter, none holds once it
 // knows of a newer one, none releases before all earlier holds have settled, and none begins a release when a newer hold has begun. So nobody is
 // careless, which is more than users of the other ways do today. What goes wrong comes from the network: half of all requests are lost, late,
-// repeated or answered with an error (a repeat comes after the request itself: no client can see one that overtakes it). A supervisor may stand still between its look at the counter and its request, and somebody else writes an
-// annotation now and then. Trainer makes the pods of the TrainJob, and the kubelet takes ten seconds to end one.
+// repeated or answered with an error. (A repeat comes after the request itself. No client can see one that overtakes it.) A supervisor may stand
+// still between its look at the counter and its request, and somebody else writes an annotation now and then. Trainer makes the pods of the TrainJob,
+// and the kubelet takes ten seconds to end one.
 //
 // The other ways are: the example in the documentation of client-go's util/retry; what kueuectl stop and resume, and flux suspend and resume, send;
 // and controller-runtime's MergeFromWithOptimisticLock, with the second try that is often written around it.

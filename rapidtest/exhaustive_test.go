@@ -3,6 +3,7 @@ package rapidtest
 import (
 	"errors"
 	goflag "flag"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"testing"
@@ -16,7 +17,7 @@ import (
 var long = goflag.Bool("long", false, "explore one size up, which takes many minutes")
 
 // TestExhaustive goes through every history within the bounds that it prints: every choice of calls, from every starting state, in every order
-// of their requests, with every fault and every foreign write in every place. Under the race detector it stays smaller by a fault and the foreign write.
+// of their requests, with each of faultKinds and of foreignKinds in every place. Under the race detector it stays smaller by a fault and the foreign write.
 func TestExhaustive(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // most of what it makes lives shortly
 	plain := subjectOf(kinds.WithStartGate(kinds.TrainJob()))
@@ -72,7 +73,26 @@ func without(classes []string, never ...meta.Sentinel) []string {
 	return slices.DeleteFunc(classes, func(class string) bool { return slices.Contains(never, meta.Sentinel(class)) })
 }
 
-func exploreOne(t *testing.T, s *subject, b bounds, st start, specs []callSpec) (sum tally, states int) {
+// Two ways to a state are merged only if what can follow is the same: then as many histories, with the same outcomes, are found where none are.
+func TestExhaustiveMergesWhatIsTheSame(t *testing.T) {
+	kueue := subjectOf(kinds.OnKueue(kinds.TrainJob()))
+	for name, s := range map[string]*subject{"Plain": subjectOf(kinds.WithStartGate(kinds.TrainJob())), "Kueue": kueue, "KueuePinned": kueue.pin()} {
+		for calls, b := range map[int]bounds{1: {faults: 2, retries: 3}, 2: {faults: 1, retries: 1}} {
+			t.Run(fmt.Sprintf("%s%d", name, calls), func(t *testing.T) {
+				for _, st := range s.starts() {
+					for _, specs := range combinations(specsFor(s), calls) {
+						merged, _ := exploreOne(t, s, b, st, specs)
+						if all, _ := exploreOne(t, s, b, st, specs, func(x *explorer) { x.oneByOne = true }); all != merged {
+							t.Errorf("%v from %q: %+v, and one by one %+v", specs, st.name, merged, all)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func exploreOne(t *testing.T, s *subject, b bounds, st start, specs []callSpec, how ...func(*explorer)) (sum tally, states int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		x, w, err := newExplorer(s, b, st, specs...)
@@ -80,6 +100,9 @@ func exploreOne(t *testing.T, s *subject, b bounds, st start, specs []callSpec) 
 			t.Fatal(err)
 		}
 		defer x.stop()
+		for _, change := range how {
+			change(x)
+		}
 		sum, err = x.explore(w)
 		states = len(x.seen)
 		if err == nil {

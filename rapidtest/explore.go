@@ -66,7 +66,9 @@ type explorer struct {
 	faults  []faultKind
 	commits []Commit
 	seen    map[stateKey]tally
-	stores  map[string]*storeNode
+	// oneByOne: a state is left as often as it is reached, and not only once.
+	oneByOne bool
+	stores   map[string]*storeNode
 	// contents remembers what contentOf found.
 	contents map[*unstructured.Unstructured]uint64
 	essences map[*unstructured.Unstructured]uint64
@@ -170,6 +172,8 @@ type memory struct {
 	// open: an answer has left the fate of the last write open. doubted is for how many writes it did.
 	open    bool
 	doubted int
+	// refused: the last write was answered 409, which the next read of its object has to confirm.
+	refused bool
 	// wrote, read and named are the contents of the last write that was sent, and of the last held and named objects that were read, base and
 	// version the resourceVersions of the first two.
 	wrote, read, named uint64
@@ -217,6 +221,7 @@ func (m memory) learns(x *explorer, req *Request, a answer) memory {
 			m.open = true
 			m.doubted++
 		}
+		m.refused = m.last == conflicts
 	case m.last == succeeds && req.GVR == s.held:
 		m.read, m.version = 0, ""
 		for _, obj := range a.objects() {
@@ -363,7 +368,7 @@ type move struct {
 // explore visits w and all that follows from it. The error is a *counterexample.
 func (x *explorer) explore(w *worldState) (tally, error) {
 	key := x.key(w)
-	if t, ok := x.seen[key]; ok {
+	if t, ok := x.seen[key]; ok && !x.oneByOne {
 		return t, nil
 	}
 	var sum tally
@@ -539,8 +544,24 @@ func (x *explorer) deliver(w *worldState, i int, a answer) error {
 		return nil
 	}
 	w.record.finish(i, next.done, w.memories[i].doubted)
-	if w.wrote[i] && next.done.wroteNothing() {
-		return breaks("I8", "%s was told that nothing was written, but something was: %s", x.calls[i].spec, next.done)
+	return x.told(w, i, next.done)
+}
+
+// told holds what a caller is told against what was written, and against what is there where the call says that it has found it so.
+func (x *explorer) told(w *worldState, i int, out *outcome) error {
+	spec, there := x.calls[i].spec, reading{}
+	if w.store.held != nil {
+		there = x.subject.read(w.store.held)
+	}
+	switch {
+	case w.wrote[i] && out.wroteNothing():
+		return breaks("I8", "%s was told that nothing was written, but something was: %s", spec, out)
+	case !out.ok():
+		return nil
+	case out.receipt.Did == holdable.InForce && (there.instance != spec.instance || !there.paused):
+		return breaks("H2", "%s was told that it is in force: instance %d is, paused %v", spec, there.instance, there.paused)
+	case out.receipt.Did == holdable.AlreadyOpen && !there.opened:
+		return breaks("O3", "%s was told that the object is open already, and it is not", spec)
 	}
 	return nil
 }
@@ -585,7 +606,7 @@ func (x *explorer) key(w *worldState) stateKey {
 		m := w.memories[i]
 		number(i)
 		number(m.failures)
-		b = append(b, byte(m.last), flagByte(m.open), byte(m.doubted), flagByte(w.wrote[i]))
+		b = append(b, byte(m.last), flagByte(m.open), byte(m.doubted), flagByte(m.refused), flagByte(w.wrote[i]))
 		hash(m.wrote)
 		hash(m.read)
 		hash(m.named)
