@@ -95,7 +95,7 @@ type Client[T Value] struct {
 }
 
 // New returns a client that talks to the apiserver of cfg with the engine's own
-// transport (rule C7).
+// transport (rule C7). What is wrong with any of its arguments is ErrInvalid.
 func New[T Value](kind Holdable[T], cfg *rest.Config, engine retry.Options, opts Options) (*Client[T], error) {
 	e, err := retry.New(cfg, engine)
 	if err != nil {
@@ -105,7 +105,8 @@ func New[T Value](kind Holdable[T], cfg *rest.Config, engine retry.Options, opts
 }
 
 // NewForClient returns a client on a dynamic client that was made elsewhere.
-// What that loses is said at retry.NewForClient.
+// What that loses is said at retry.NewForClient. What is wrong with any of its
+// arguments is ErrInvalid.
 func NewForClient[T Value](kind Holdable[T], client dynamic.Interface, engine retry.Options, opts Options) (*Client[T], error) {
 	e, err := retry.NewForClient(client, engine)
 	if err != nil {

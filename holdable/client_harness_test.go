@@ -56,10 +56,15 @@ type cluster struct {
 
 func newCluster(t rapid.TB, rules ...rapidtest.Rule) *cluster {
 	t.Helper()
+	return newClusterOf(t, trainJob("job"), rules...)
+}
+
+func newClusterOf(t rapid.TB, job *unstructured.Unstructured, rules ...rapidtest.Rule) *cluster {
+	t.Helper()
 	c := &cluster{TB: t, plan: rapidtest.NewPlan(rules...)}
 	c.server = rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.Jobs(), rapidtest.Pods())
 	c.others = c.server.Dynamic("others")
-	c.job = c.create(trainJobs(), trainJob("job")).GetUID()
+	c.job = c.create(trainJobs(), job).GetUID()
 	c.config = c.server.RESTConfig("us", c.runHooks, c.plan.Middleware)
 	c.wire = &wire{next: c.config.Transport}
 	c.config.Transport = c.wire
@@ -259,6 +264,12 @@ func trainJob(name string) *unstructured.Unstructured {
 		"metadata":   map[string]any{"namespace": "ns", "name": name},
 		"spec":       map[string]any{"runtimeRef": map[string]any{"name": "torch"}},
 	}}
+}
+
+// stopped is a job as Kueue leaves it while it waits.
+func stopped(job *unstructured.Unstructured) *unstructured.Unstructured {
+	job.Object["spec"] = map[string]any{"suspend": true}
+	return job
 }
 
 // workload is one that Kueue has made for the job with that UID.

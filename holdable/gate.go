@@ -112,6 +112,9 @@ const lookAgain = 3
 // object was as it is when the update commits, whoever else writes meanwhile,
 // another gate included. A Ready that comes late finds another version if Kueue
 // has reset the check since, and is refused.
+//
+// Its errors are those of a Hold: a *meta.Error that says what became of the
+// writes, and ErrMissing where the job or its Workload is gone.
 func (g *Gate) Answer(ctx context.Context, job meta.Ref, deadline time.Time) (GateAnswer, error) {
 	c := g.call(job, deadline)
 	if err := job.Check(g.kind.ClusterScoped); err != nil {

@@ -34,7 +34,7 @@ func ExampleGate() {
 		}
 		return made
 	}
-	job := store(rapidtest.TrainJobs(), trainJob("job"))
+	job := store(rapidtest.TrainJobs(), stopped(trainJob("job")))
 	asked := workload("wl", job.GetUID())
 	asked.Object["status"] = map[string]any{
 		"conditions": []any{map[string]any{"type": "QuotaReserved", "status": "True"}},

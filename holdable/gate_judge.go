@@ -30,6 +30,8 @@ type sight struct {
 	// namedHold says which hold lies on the job itself, "" if none does.
 	namedHold    string
 	namedDeleted bool
+	// namedRuns says that the job is not paused.
+	namedRuns bool
 	// executions is A, and badExecutions is set if it cannot be read.
 	executions    int64
 	badExecutions error
@@ -57,6 +59,7 @@ func (g *Gate) see(workload, job *unstructured.Unstructured, check string) sight
 		workload:     g.kind.view(g.keys, workload),
 		entry:        entryOf(workload, check),
 		namedDeleted: job.GetDeletionTimestamp() != nil,
+		namedRuns:    g.kind.Of.runs(job),
 	}
 	s.namedHold = holdText(g.keys.ReadHold(job.GetUID(), ours))
 	s.executions, s.badExecutions = g.keys.ReadExecutions(job.GetUID(), ours)
@@ -151,11 +154,11 @@ func (s sight) notAsked() string {
 		return "the check stands at " + s.entry.state
 	case w.paused || w.badType != nil:
 		return "the Workload is not active"
-	case !conditionTrue(w.obj, "QuotaReserved"):
+	case !isTrue(w.obj, "QuotaReserved"):
 		return "the Workload has no quota"
-	case conditionTrue(w.obj, "Evicted"):
+	case isTrue(w.obj, "Evicted"):
 		return "the Workload is being evicted"
-	case conditionTrue(w.obj, "Admitted"):
+	case isTrue(w.obj, "Admitted"):
 		return "the Workload is admitted"
 	}
 	return ""
@@ -172,6 +175,8 @@ func (s sight) keepsShut() string {
 		return s.namedHold
 	case s.namedDeleted:
 		return "the job is being deleted"
+	case s.namedRuns: // Kueue, or whoever made it so, is behind
+		return "the job is not paused"
 	case s.pod != "":
 		return fmt.Sprintf("pod %s of the earlier execution has not ended", s.pod)
 	case s.badExecutions != nil:
@@ -182,13 +187,8 @@ func (s sight) keepsShut() string {
 	return ""
 }
 
-func conditionTrue(obj *unstructured.Unstructured, name string) bool {
-	for _, c := range Conditions(obj) {
-		if c.Type == name && c.Status == "True" {
-			return true
-		}
-	}
-	return false
+func isTrue(obj *unstructured.Unstructured, condition string) bool {
+	return ConditionTrue(condition)(obj) != ""
 }
 
 // raiseEdits returns the edits of the job that raise A for the admission that is

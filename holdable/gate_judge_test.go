@@ -33,6 +33,8 @@ type gateScene struct {
 	raised         *meta.Admission
 	generation     int64
 	pod            string
+	// suspend is what spec.suspend of the job is, nil for true.
+	suspend any
 }
 
 const resetAt = "2026-01-02T03:04:05Z"
@@ -49,7 +51,7 @@ func gateKind() Holdable[bool] {
 		GatedElsewhere: true,
 		Of: &Named{
 			Kind: "TrainJob", Resource: schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-			UIDLabel: "kueue.x-k8s.io/job-uid",
+			UIDLabel: "kueue.x-k8s.io/job-uid", PausePath: Field("spec", "suspend"), Held: true, Absent: false,
 		},
 	}
 }
@@ -118,8 +120,20 @@ func (sc gateScene) job() *unstructured.Unstructured {
 		metadata["deletionTimestamp"] = resetAt
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": map[string]any{"suspend": true},
+		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": sc.jobSpec(),
 	}}
+}
+
+func (sc gateScene) jobSpec() any {
+	switch sc.suspend {
+	case nil:
+		return map[string]any{"suspend": true}
+	case "absent":
+		return map[string]any{}
+	case "no map":
+		return "none"
+	}
+	return map[string]any{"suspend": sc.suspend}
 }
 
 func (sc gateScene) sight() sight {
@@ -176,6 +190,11 @@ func TestGateDecides(t *testing.T) {
 		"JobDeleted":    {gateScene{deleted: "job"}, stayShut, 0, "being deleted"},
 		// Rule G1
 		"PodRemains":          {gateScene{pod: "llm-0"}, stayShut, 0, "pod llm-0 of the earlier execution"},
+		"JobNotStopped":       {gateScene{suspend: false}, stayShut, 0, "not paused"},
+		"JobNotStoppedRaised": {gateScene{suspend: false, executions: "3 j", raised: now}, stayShut, 3, "not paused"},
+		"JobWithoutTheField":  {gateScene{suspend: "absent"}, stayShut, 0, "not paused"},
+		"JobFieldIsNoBool":    {gateScene{suspend: "true"}, stayShut, 0, "not paused"},
+		"JobFieldCannotBe":    {gateScene{suspend: "no map"}, stayShut, 0, "not paused"},
 		"PodRemainsAndRaised": {gateScene{pod: "llm-0", executions: "3 j", raised: now}, stayShut, 3, "pod llm-0"},
 		// Rules G3 and I6
 		"FirstExecution":       {gateScene{}, raise, 1, ""},

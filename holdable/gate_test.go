@@ -20,10 +20,18 @@ import (
 	"github.com/kubehold/kubehold/retry"
 )
 
-// newAskedCluster has the Workload wait for the gate's check.
+// newStoppedCluster is a newKueueCluster whose job is stopped.
+func newStoppedCluster(t rapid.TB, rules ...rapidtest.Rule) *cluster {
+	t.Helper()
+	c := newClusterOf(t, stopped(trainJob("job")), rules...)
+	c.create(workloads(), workload("wl", c.job))
+	return c
+}
+
+// newAskedCluster has the Workload wait for the gate's check besides.
 func newAskedCluster(t rapid.TB, rules ...rapidtest.Rule) *cluster {
 	t.Helper()
-	c := newKueueCluster(t, rules...)
+	c := newStoppedCluster(t, rules...)
 	c.ask("QuotaReserved")
 	return c
 }
@@ -340,7 +348,7 @@ func TestNewGateRefuses(t *testing.T) {
 func TestGateOfAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		obj := trainJob("job")
+		obj := stopped(trainJob("job"))
 		obj.SetAPIVersion("batch/v1")
 		obj.SetKind("Job")
 		uid := c.create(jobs(), obj).GetUID()
@@ -372,7 +380,7 @@ func TestGateOfAJob(t *testing.T) {
 // Inspect tells whether a gate is there, and what it waits for.
 func TestInspectTellsOfTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newKueueCluster(t)
+		c := newStoppedCluster(t)
 		gate := func(kind holdable.Holdable[bool], opts holdable.Options) [2]string {
 			t.Helper()
 			in, err := c.clientWith(kind, opts).Inspect(t.Context(), job())

@@ -73,6 +73,21 @@ type Named struct {
 	// UID. Where no object has it, the held object is looked for by its
 	// controller ownerReference (rule H7).
 	UIDLabel string
+	// PausePath leads to the pause field of the named object itself, Held is its
+	// value that stops the object, and Absent what it reads where it is missing.
+	// The readmission gate goes by it; without a path the object counts as stopped.
+	PausePath    []string
+	Held, Absent any
+}
+
+// runs reports whether the named object is not stopped by its own pause field.
+// One that cannot be read stops nothing.
+func (n *Named) runs(obj *unstructured.Unstructured) bool {
+	value, err := retry.Lookup(obj, n.PausePath...)
+	if value == nil {
+		value = n.Absent
+	}
+	return len(n.PausePath) > 0 && (err != nil || value != n.Held)
 }
 
 // A Pause is the field that stops an object.
@@ -124,7 +139,8 @@ type Kind interface {
 	// Check returns an ErrInvalid that names the first mistake in the
 	// descriptor, nil if there is none.
 	Check() error
-	// Connect returns a holder for the kind.
+	// Connect returns a holder for the kind, or an ErrInvalid that says what is
+	// wrong with the descriptor, the engine or the options.
 	Connect(*retry.Engine, Options) (Holder, error)
 	// Describe returns the kind without the type of its pause field.
 	Describe() Description

@@ -70,7 +70,8 @@ type Inspection struct {
 	// Deactivated is why the kind's own controller has paused the object, ""
 	// if it has not. It may stand beside a hold (rule K2).
 	Deactivated string
-	// Opened and Executions are for kinds with a start gate; Executions is A.
+	// Opened is for kinds with a start gate. Executions is A, which a start gate
+	// counts, or in Kueue mode the readmission gate.
 	Opened     bool
 	Executions int64
 	// Drained says whether the processes of the object are gone, by its pods

@@ -159,7 +159,8 @@ func TestOnKueue(t *testing.T) {
 		if got.GroupVersionKind() != kind.GroupVersionKind() {
 			t.Errorf("callers name %v, want %v", got.GroupVersionKind(), kind.GroupVersionKind())
 		}
-		want := &holdable.Named{Kind: kind.Kind, Resource: kind.Resource, UIDLabel: "kueue.x-k8s.io/job-uid"}
+		want := &holdable.Named{Kind: kind.Kind, Resource: kind.Resource, UIDLabel: "kueue.x-k8s.io/job-uid",
+			PausePath: holdable.Field("spec", "suspend"), Held: true, Absent: false}
 		if diff := cmp.Diff(want, got.Of); diff != "" {
 			t.Error(diff)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/kubehold/kubehold/holdable"
 )
 
-// QueueNameLabel is on every job that Kueue manages.
+// QueueNameLabel is on every job in a queue of Kueue's, and tells what Kueue
+// manages. A Kueue that also manages jobs without it cannot be told by it.
 const QueueNameLabel = "kueue.x-k8s.io/queue-name"
 
 // Workload is Kueue's Workload, held by the caller under its own name. To hold
@@ -43,6 +44,8 @@ func OnKueue[T holdable.Value](kind holdable.Holdable[T]) holdable.Holdable[bool
 		Kind:     kind.Kind,
 		Resource: kind.Resource,
 		UIDLabel: "kueue.x-k8s.io/job-uid",
+
+		PausePath: kind.Pause.Path, Held: kind.Pause.Held, Absent: kind.Pause.Absent,
 	}
 	return held
 }

@@ -34,7 +34,7 @@ const (
 	// heard of it.
 	lookAgain = 10 * time.Second
 	// gather is how long the events of a job's pods are gathered.
-	gather = 50 * time.Millisecond
+	gather = 250 * time.Millisecond
 )
 
 // options configure a controller.
@@ -71,15 +71,16 @@ func newController(client dynamic.Interface, engine *retry.Engine, kinds []holda
 		}),
 		options:   o,
 		log:       log,
-		workloads: newInformer(client, workloads(), o.namespace),
-		checks:    newInformer(client, checks(), metav1.NamespaceAll),
-		pods:      newInformer(client, pods(), o.namespace),
+		workloads: newInformer(client, workloads(), o.namespace, cache.Indexers{waitingIndex: namespaceOfWaiting}),
+		checks:    newInformer(client, checks(), metav1.NamespaceAll, cache.Indexers{}),
+		pods:      newInformer(client, pods(), o.namespace, cache.Indexers{}),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](100*time.Millisecond, 30*time.Second)),
 	}
 }
 
-// ready reports whether the controller sees the cluster.
+// ready reports whether the controller has seen the cluster. That it sees it no
+// more is in its log.
 func (c *controller) ready() bool { return c.synced.Load() }
 
 // run works until ctx ends, and returns when nothing of it is under way any more.
@@ -155,11 +156,11 @@ func (c *controller) onCheck(check *unstructured.Unstructured) {
 
 // onPod looks at the Workloads whose jobs the pod may belong to.
 func (c *controller) onPod(pod *unstructured.Unstructured) {
-	inNamespace, err := c.workloads.GetIndexer().ByIndex(cache.NamespaceIndex, pod.GetNamespace())
+	waiting, err := c.workloads.GetIndexer().ByIndex(waitingIndex, pod.GetNamespace())
 	if err != nil {
-		c.log.Error("no index of namespaces", "error", err)
+		c.log.Error("no index of what waits", "error", err)
 	}
-	for _, object := range inNamespace {
+	for _, object := range waiting {
 		w, ok := object.(*unstructured.Unstructured)
 		if !ok || len(c.toAnswer(w)) == 0 {
 			continue

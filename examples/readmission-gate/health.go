@@ -8,7 +8,7 @@ import (
 )
 
 // serveHealth answers /healthz as long as the process can, and /readyz once the
-// controller sees the cluster. It returns what ends it.
+// controller has seen the cluster. It returns what ends it.
 func serveHealth(listener net.Listener, ready func() bool) (stop func()) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})

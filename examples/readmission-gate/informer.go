@@ -15,7 +15,7 @@ import (
 // newInformer returns an informer on a dynamic client: that of client-go's package
 // dynamicinformer, without the typed clients of all Kubernetes kinds that come
 // with it. An empty namespace is all of them.
-func newInformer(client dynamic.Interface, resource schema.GroupVersionResource, namespace string) cache.SharedIndexInformer {
+func newInformer(client dynamic.Interface, resource schema.GroupVersionResource, namespace string, indexers cache.Indexers) cache.SharedIndexInformer {
 	objects := client.Resource(resource).Namespace(namespace)
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -28,9 +28,6 @@ func newInformer(client dynamic.Interface, resource schema.GroupVersionResource,
 	return cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(lw, client),
 		&unstructured.Unstructured{},
-		cache.SharedIndexInformerOptions{
-			Indexers:          cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			ObjectDescription: resource.String(),
-		},
+		cache.SharedIndexInformerOptions{Indexers: indexers, ObjectDescription: resource.String()},
 	)
 }

@@ -177,7 +177,7 @@ func (w *world) createJob(name string) meta.Ref {
 	w.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
-		"spec": map[string]any{"runtimeRef": map[string]any{"name": "torch"}},
+		"spec": map[string]any{"runtimeRef": map[string]any{"name": "torch"}, "suspend": true}, // as Kueue's webhook makes it
 	}}
 	obj.SetNamespace(namespace)
 	obj.SetName(name)

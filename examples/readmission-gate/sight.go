@@ -34,6 +34,18 @@ func isOurs(check *unstructured.Unstructured) bool {
 	return name == holdable.GateController
 }
 
+// waitingIndex finds the Workloads of a namespace that have quota and wait for
+// some check, without a look at all the others.
+const waitingIndex = "waiting"
+
+func namespaceOfWaiting(object any) ([]string, error) {
+	w, ok := object.(*unstructured.Unstructured)
+	if !ok || !hasQuota(w) || len(pendingChecks(w)) == 0 {
+		return nil, nil
+	}
+	return []string{w.GetNamespace()}, nil
+}
+
 // pendingChecks returns the names of the checks that a Workload waits for.
 func pendingChecks(workload *unstructured.Unstructured) []string {
 	entries, _, _ := unstructured.NestedSlice(workload.Object, "status", "admissionChecks")
@@ -47,9 +59,7 @@ func pendingChecks(workload *unstructured.Unstructured) []string {
 // hasQuota reports whether Kueue has come so far as to wait for the checks of a
 // Workload.
 func hasQuota(workload *unstructured.Unstructured) bool {
-	return lo.ContainsBy(holdable.Conditions(workload), func(c holdable.Condition) bool {
-		return c.Type == "QuotaReserved" && c.Status == "True"
-	})
+	return holdable.ConditionTrue("QuotaReserved")(workload) != ""
 }
 
 // A job is the owner of a Workload.
