@@ -115,6 +115,7 @@ type AnnotationError struct {
 	Key, Value, Problem string
 }
 
+// Error names the annotation, with its value.
 func (e *AnnotationError) Error() string {
 	return fmt.Sprintf("annotation %s=%q: %s", e.Key, e.Value, e.Problem)
 }

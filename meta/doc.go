@@ -17,11 +17,13 @@
 //	kubehold.dev/hold-found      what the hold found: running, gate or paused
 //	kubehold.dev/hold-uid        the UID of the object it was placed on
 //
-// Two more belong to kinds with a start gate. They are not part of a hold and
-// outlive it:
+// Three more are not part of a hold and outlive it. The first is for kinds with
+// a start gate; the last two lie on the named object, where the executions are
+// counted by a start gate or by Kueue mode's readmission gate:
 //
 //	kubehold.dev/opened          the UID of the object that was opened
 //	kubehold.dev/executions      how many executions it was given, and its UID
+//	kubehold.dev/admission       the admission that the readmission gate counted last
 //
 // All of them are bound to the UID of the object they were written on, so that
 // a copy, or an object restored from a backup, carries none (rule H13).

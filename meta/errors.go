@@ -34,8 +34,8 @@ const (
 	// ErrPodsRemain: resuming would run two executions at once; Error.Pods
 	// names a pod that remains. Nothing was written.
 	ErrPodsRemain Sentinel = "pods remain"
-	// ErrConflict: every try lost to another writer. apierrors.IsConflict
-	// holds as well.
+	// ErrConflict: no try is left, and the last one was lost to another writer.
+	// apierrors.IsConflict holds as well.
 	ErrConflict Sentinel = "conflict"
 	// ErrUnsupported: this installation, or this kind, cannot do it.
 	ErrUnsupported Sentinel = "unsupported"
@@ -44,6 +44,7 @@ const (
 	ErrInDoubt Sentinel = "in doubt"
 )
 
+// Error is the sentinel's own text.
 func (s Sentinel) Error() string { return string(s) }
 
 // Is makes the narrower kinds of failure match the wider ones.

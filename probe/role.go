@@ -23,6 +23,8 @@ import (
 // probe runs, and is left out under Options.DryRun. What is needed in no
 // namespace becomes a ClusterRole.
 //
+// What is wrong with kind or opts is ErrInvalid.
+//
 // subject is the name of a user, or system:serviceaccount:NAMESPACE:NAME, as in
 // Report.Identity.
 func Manifest(kind holdable.Kind, opts Options, subject string) ([]byte, error) {

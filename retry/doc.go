@@ -32,8 +32,11 @@
 //			Decide: func(read *unstructured.Unstructured) (retry.Decision, error) {
 //				holder, _ := retry.Lookup(read, "data", "number")
 //				theirs, _ := strconv.ParseInt(fmt.Sprint(holder), 10, 64)
-//				if theirs > mine {
+//				switch {
+//				case theirs > mine:
 //					return retry.Decision{}, meta.Errorf(meta.ErrRejected, "number %d has it", theirs)
+//				case theirs == mine:
+//					return retry.Decision{}, nil
 //				}
 //				return retry.Decision{Edits: []retry.Edit{retry.Set("7", "data", "number")}}, nil
 //			},

@@ -70,6 +70,7 @@ type PathError struct {
 	Value any
 }
 
+// Error names the place, and what lies there.
 func (e *PathError) Error() string {
 	if len(e.Path) == 0 {
 		return "an edit without a path"

@@ -18,7 +18,8 @@ import (
 const pageSize = 500
 
 // A Reader sends the reads of a call. Every one of them is live and consistent,
-// leaves before the call's deadline or not at all, and ends with it.
+// leaves before the call's deadline or not at all, and ends with it. Its errors
+// hold the API error, below a *RequestError; pass them on (rules T4, T6).
 type Reader interface {
 	// Get returns one object.
 	Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error)
@@ -39,6 +40,7 @@ type RequestError struct {
 	Err        error
 }
 
+// Error names the request, beside the cause.
 func (e *RequestError) Error() string {
 	resource := e.Resource.GroupResource()
 	if e.Subresource != "" {
@@ -47,6 +49,7 @@ func (e *RequestError) Error() string {
 	return fmt.Sprintf("%s %s: %v", e.Verb, resource, e.Err)
 }
 
+// Unwrap yields the cause: the API error, or that of the network.
 func (e *RequestError) Unwrap() error { return e.Err }
 
 func retryAfter(err error) time.Duration {

@@ -85,7 +85,8 @@ type Engine struct {
 }
 
 // New returns an engine that talks to the apiserver of cfg through client-go's
-// dynamic client and the transport of WithTransport. cfg is not changed.
+// dynamic client and the transport of WithTransport. cfg is not changed. What is
+// wrong with cfg or opts is ErrInvalid.
 //
 // client-go limits a client to 5 requests a second unless cfg.QPS says
 // otherwise, which is two holds a second. A request that waits for the limiter
@@ -111,7 +112,7 @@ func New(cfg *rest.Config, opts Options) (*Engine, error) {
 // tell whether the client sent a request again on its own, and so what is lost
 // is certainty: an update that was refused may yet have been committed by an
 // earlier transmission, and a call that fails then says so (rule C7). Prefer
-// New.
+// New. What is wrong with opts is ErrInvalid.
 func NewForClient(client dynamic.Interface, opts Options) (*Engine, error) {
 	if client == nil {
 		return nil, meta.Invalidf("no client")
