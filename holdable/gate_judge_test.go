@@ -362,3 +362,29 @@ func TestGateMessagesAreShortened(t *testing.T) {
 		}
 	})
 }
+
+// Rule G1: what the named object's own pause field says of it.
+func TestNamedRuns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path         []string
+		held, absent any
+		object       map[string]any
+		want         bool
+	}{
+		"Stopped":         {Field("spec", "suspend"), true, false, map[string]any{"spec": map[string]any{"suspend": true}}, false},
+		"Running":         {Field("spec", "suspend"), true, false, map[string]any{"spec": map[string]any{"suspend": false}}, true},
+		"Absent":          {Field("spec", "suspend"), true, false, map[string]any{}, true},
+		"AbsentIsHeld":    {Field("spec", "state"), "off", "off", map[string]any{}, false},
+		"AnotherType":     {Field("spec", "parallelism"), int64(0), int64(1), map[string]any{"spec": map[string]any{"parallelism": "0"}}, true},
+		"NotToBeRead":     {Field("spec", "suspend"), true, true, map[string]any{"spec": "none"}, true},
+		"AtTheTop":        {Field("paused"), true, false, map[string]any{}, true},
+		"NotToBeLookedAt": {nil, nil, nil, map[string]any{"spec": map[string]any{"suspend": false}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &Named{PausePath: tc.path, Held: tc.held, Absent: tc.absent}
+			if got := n.runs(&unstructured.Unstructured{Object: tc.object}); got != tc.want {
+				t.Errorf("it runs: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
