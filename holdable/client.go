@@ -228,7 +228,7 @@ func (c *Client[T]) podsGone(made verdict, find *finder[T]) func(context.Context
 		if err != nil || pod == "" {
 			return err
 		}
-		e := meta.Errorf(meta.ErrPodsRemain, "a pod of the earlier execution has not ended")
+		e := meta.Errorf(meta.ErrPodsRemain, "a pod of the earlier execution remains")
 		e.Pods = []string{pod}
 		return e
 	}

@@ -69,7 +69,7 @@ func ExampleGate() {
 	look()
 	look()
 	// Output:
-	// shut: pod job-node-0-0 of the earlier execution has not ended
+	// shut: pod job-node-0-0 of the earlier execution remains
 	// opened: execution 1: no pod of an earlier one remains
 	// idle: the check stands at Ready
 }

@@ -178,7 +178,7 @@ func (s sight) keepsShut() string {
 	case s.namedRuns: // Kueue, or whoever made it so, is behind
 		return "the job is not paused"
 	case s.pod != "":
-		return fmt.Sprintf("pod %s of the earlier execution has not ended", s.pod)
+		return fmt.Sprintf("pod %s of the earlier execution remains", s.pod)
 	case s.badExecutions != nil:
 		return "the count of executions cannot be raised: " + s.badExecutions.Error()
 	case s.executions == math.MaxInt64:

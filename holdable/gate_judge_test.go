@@ -341,7 +341,7 @@ func TestGateReplies(t *testing.T) {
 		t.Errorf("Ready: %s", diff)
 	}
 	want = map[string]any{
-		"name": "gate", "state": "Pending", "message": "pod p of the earlier execution has not ended",
+		"name": "gate", "state": "Pending", "message": "pod p of the earlier execution remains",
 		"lastTransitionTime": resetAt, "retryCount": int64(2),
 	}
 	if diff := cmp.Diff(want, entry(gateScene{pod: "p"})); diff != "" {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -197,6 +198,8 @@ func (w *gateWorld) auditJob(c rapidtest.Commit) {
 		w.violate("G3: A was raised without a key")
 	case c.Request.User == "gate" && suspended(c.Object) != suspended(c.Previous):
 		w.violate("I9: the gate wrote spec.suspend")
+	case c.Request.User == "gate":
+		w.foreignUntouched(c)
 	}
 	counts := slices.Contains(w.kueue.AdmissionChecks, gateCheck)
 	if !suspended(c.Previous) || suspended(c.Object) || c.Request.User == "human" || !counts {
@@ -216,9 +219,7 @@ func (w *gateWorld) auditAnswer(c rapidtest.Commit) {
 	if len(message) == 0 || len(message) > 1<<10 {
 		w.violate("a message of %d bytes", len(message))
 	}
-	if theirs, _ := entryIn(c.Previous, otherCheck); !equalState(c.Object, otherCheck, theirs) {
-		w.violate("I11: the gate changed another check")
-	}
+	w.foreignUntouched(c)
 	if after == before {
 		return
 	}
@@ -239,9 +240,33 @@ func (w *gateWorld) auditAnswer(c rapidtest.Commit) {
 	}
 }
 
-func equalState(wl *unstructured.Unstructured, check, want string) bool {
-	state, _ := entryIn(wl, check)
-	return state == want
+// foreignUntouched holds I11 against what a gate writes: its own annotations and
+// its own check apart, everything is as it was.
+func (w *gateWorld) foreignUntouched(c rapidtest.Commit) {
+	foreign := func(obj *unstructured.Unstructured) map[string]any {
+		obj = obj.DeepCopy()
+		unstructured.RemoveNestedField(obj.Object, "metadata", "resourceVersion")
+		annotations := obj.GetAnnotations()
+		delete(annotations, meta.Keys{}.Executions())
+		delete(annotations, meta.Keys{}.Admission())
+		if len(annotations) == 0 {
+			annotations = nil
+		}
+		obj.SetAnnotations(annotations)
+		checks, _, _ := unstructured.NestedSlice(obj.Object, "status", "admissionChecks")
+		for i := range checks {
+			if entry, _ := checks[i].(map[string]any); entry["name"] == gateCheck {
+				checks[i] = nil
+			}
+		}
+		if checks != nil {
+			_ = unstructured.SetNestedSlice(obj.Object, checks, "status", "admissionChecks")
+		}
+		return obj.Object
+	}
+	if diff := cmp.Diff(foreign(c.Previous), foreign(c.Object)); diff != "" {
+		w.violate("I11: the gate changed what others had put on %s: %s", c.Name, diff)
+	}
 }
 
 func isTrue(obj *unstructured.Unstructured, condition string) bool {
