@@ -42,7 +42,7 @@ import (
 //   - I4 of supervisors that follow the protocol, which is said at [holdable.Holder], the newest
 //     hold wins
 //   - I5 no pod of one execution is made while one of another remains; I6 executions are counted,
-//     each once
+//     and no two have the same number
 //   - I7 nothing leaves after its deadline, and no call sends more than nine updates; I9 nothing is
 //     written but the object that is held
 //   - I8 a call that says it wrote nothing has not, and one that says it is settled changes nothing

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/rapidtest"
 )
 
@@ -194,4 +196,63 @@ func ExampleRunner() {
 		fmt.Println(pod.GetLabels()["example.com/pipeline"], "has a pod")
 	}
 	// Output: a has a pod
+}
+
+func backups() holdable.Holdable[bool] {
+	return holdable.Holdable[bool]{
+		Kind:     "Backup",
+		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "backups"},
+		Pause:    holdable.Pause[bool]{Path: holdable.Field("spec", "suspend"), Held: true},
+	}
+}
+
+// The test of a kind of your own is one line; the second shows that a mistake would be found.
+func ExampleCheck() {
+	testBackups := func(t *testing.T) { rapidtest.Check(t, backups(), rapidtest.Schema("spec.suspend", "status.*")) }
+	testMistake := func(t *testing.T) {
+		wrong := backups()
+		wrong.Pause.Running = true
+		if err := rapidtest.Counterexample(t, wrong, rapidtest.Schema("spec.suspend", "status.*")); err == nil {
+			t.Error("nothing is wrong with a field of which both values hold")
+		}
+	}
+	_, _ = testBackups, testMistake // by the names of TestXxx in a _test.go file
+}
+
+// Who goes next is for the test to choose: here both read, and then alice's update is executed before bob's.
+func ExampleScheduler() {
+	server := rapidtest.NewServer(rapidtest.TrainJobs())
+	sched := rapidtest.NewScheduler(rapidtest.BeforeExecution)
+	ctx := context.Background()
+	jobs := func(user string, mws ...rapidtest.Middleware) dynamic.ResourceInterface {
+		return server.Dynamic(user, mws...).Resource(rapidtest.TrainJobs().GVR).Namespace("default")
+	}
+	_, _ = jobs("setup").Create(ctx, trainJob("train"), metav1.CreateOptions{})
+	done := make(chan error)
+	for _, user := range []string{"alice", "bob"} {
+		go func() {
+			mine := jobs(user, sched.Middleware(user))
+			job, _ := mine.Get(ctx, "train", metav1.GetOptions{})
+			job.SetLabels(map[string]string{"by": user})
+			_, err := mine.Update(ctx, job, metav1.UpdateOptions{})
+			done <- err
+		}()
+	}
+	_ = sched.Wait(ctx, 2)
+	for _, read := range sched.Parked() {
+		read.Proceed()
+	}
+	_ = sched.Wait(ctx, 2)
+	for _, update := range sched.Parked() {
+		update.Proceed()
+		fmt.Printf("%s of %s, conflict: %v\n", update.Request.Verb, update.Actor, apierrors.IsConflict(<-done))
+	}
+	// Output:
+	// update of alice, conflict: false
+	// update of bob, conflict: true
+}
+
+// The kind of ExampleCheck keeps the rules.
+func TestTheKindOfTheExample(t *testing.T) {
+	rapidtest.Check(t, backups(), rapidtest.Schema("spec.suspend", "status.*"))
 }

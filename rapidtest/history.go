@@ -105,7 +105,7 @@ func newHistory(s *subject, server *Server, bound time.Duration) *history {
 	if obj := h.held(); obj != nil {
 		h.versions[0].reading = s.read(obj)
 		h.initial = h.versions[0].reading.instance
-		h.reign = reign{highest: max(h.initial, 0)}
+		h.reign = reign{highest: max(h.initial, 0), newest: max(h.initial, 0)}
 	}
 	h.seePods()
 	server.OnCommit(h.committed)
@@ -558,12 +558,15 @@ func (h *history) judge() *judge {
 
 // A reign is who was in force, as far as the supervisors' protocol cares (rule I4).
 type reign struct {
-	highest int64
+	// highest is the newest hold that was in force and that nobody but a call has taken off, newest
+	// the newest of all.
+	highest, newest int64
 	// over are the holds that were released, and returned says which hold came back, "" if none
 	// did.
 	over     map[int64]bool
 	returned string
-	// erased: somebody else has taken a hold off, or replaced the object.
+	// erased: somebody else has taken a hold off, or replaced the object, and no call has placed the
+	// newest or one that is newer since.
 	erased bool
 }
 
@@ -587,7 +590,8 @@ func (r *reign) change(before, after int64, by *call) {
 	case r.over[after]:
 		r.returned = fmt.Sprintf("%s is in force again, after its supervisor was done with it", by.spec)
 	}
-	r.highest = max(r.highest, after)
+	r.erased = r.erased && (after == 0 || after < r.newest)
+	r.highest, r.newest = max(r.highest, after), max(r.newest, after)
 }
 
 // An event is one line of a timeline.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/samber/lo"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubehold/kubehold/meta"
@@ -99,22 +100,21 @@ func TestEachRuleCanBeSeenBroken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modes()[c.mode].subject
-			for _, st := range s.starts() {
-				if st.name != c.start {
-					continue
+			st, ok := lo.Find(s.starts(), func(st start) bool { return st.name == c.start })
+			if !ok {
+				t.Fatalf("there is no start %q", c.start)
+			}
+			for spoil, want := range map[*Middleware]string{nil: "", &c.spoil: c.rule} {
+				p := &play{subject: s, start: st}
+				if spoil != nil {
+					p.between = *spoil
 				}
-				for spoil, want := range map[*Middleware]string{nil: "", &c.spoil: c.rule} {
-					p := &play{subject: s, start: st}
-					if spoil != nil {
-						p.between = *spoil
-					}
-					h, err := p.perform(t, c.script)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if got := ruleOf(h.violated()); got != want || len(h.calls) != 1 {
-						t.Errorf("rule %q is broken, want %q:\n%s", got, want, h.timeline())
-					}
+				h, err := p.perform(t, c.script)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := ruleOf(h.violated()); got != want || len(h.calls) != 1 {
+					t.Errorf("rule %q is broken, want %q:\n%s", got, want, h.timeline())
 				}
 			}
 		})
