@@ -190,15 +190,22 @@ func (c *Client[T]) do(ctx context.Context, op meta.Op, ref meta.Ref, call meta.
 	find := &finder[T]{kind: &c.kind, ref: ref, wantNamed: c.checkPods || ref.UID == ""}
 	req := request{Call: call, keys: c.keys, now: time.Now()}
 	var made verdict
+	var v view[T]
+	var now *seen // by the last read, also where its try got no further
 	res, err := c.engine.Do(ctx, call.Deadline, retry.Op{
 		Call:     begin,
 		Resource: c.kind.Resource,
-		Read:     find.read,
-		Decide: func(read *unstructured.Unstructured) (retry.Decision, error) {
-			v := c.kind.view(c.keys, read)
+		Read: func(ctx context.Context, r retry.Reader) (*unstructured.Unstructured, error) {
+			held, err := find.read(ctx, r)
+			if err == nil {
+				v = c.kind.view(c.keys, held)
+				req.last, now = now, &seen{uid: v.uid, instance: v.instance()}
+			}
+			return held, err
+		},
+		Decide: func(*unstructured.Unstructured) (retry.Decision, error) {
 			var err error
 			made, err = decide(v, req)
-			req.last = &seen{uid: v.uid, instance: v.instance()}
 			return retry.Decision{Edits: made.edits, Check: c.podsGone(made, find)}, err
 		},
 	})

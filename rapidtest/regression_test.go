@@ -9,6 +9,23 @@ import (
 
 // Histories that broke a rule once, as short as they get.
 func TestHistoriesThatBrokeARule(t *testing.T) {
+	executions, _ := modes()["Kueue"].executions(staging{})
+	// A conflict; Kueue makes another Workload, which a read shows to carry no hold; then the look at
+	// the first one fails, and the next read shows that an older hold was placed meanwhile: it was
+	// overwritten, since the read whose try got no further was forgotten.
+	if rule := ruleBroken(t, executions, attempt{"free", script{
+		begins{op: meta.OpHold, instance: 4, within: time.Minute, pinned: true},
+		proceeds{}, acts{which: 2}, proceeds{},
+		meddles{how: "recreate by Kueue"}, acts{which: 2},
+		begins{op: meta.OpHold, instance: 4, within: time.Minute},
+		answers{within: 100 * time.Millisecond},
+		passes{time: 30 * time.Millisecond}, proceeds{},
+		begins{op: meta.OpHold, instance: 1, within: time.Minute},
+		answers{within: time.Minute},
+		storms{requests: 20, fault: trouble{kind: "executed, and answered", code: 504}},
+	}}); rule != "" {
+		t.Errorf("H6 after a try that got no further: rule %s is broken", rule)
+	}
 	for name, c := range map[string]struct {
 		mode    string
 		attempt attempt
