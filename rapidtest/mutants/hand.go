@@ -237,13 +237,11 @@ func handMades() []handMade {
 			`if opts.Continue = list.GetContinue(); opts.Continue == "" {`,
 			`if opts.Continue = list.GetContinue(); true {`},
 		{"R4", "the pods are not listed again after a conflict", "holdable/client.go",
-			`req.last = &seen{uid: v.uid, instance: v.instance()}
-			return retry.Decision{Edits: made.edits, Check: c.podsGone(made, find)}, err`,
+			`return retry.Decision{Edits: made.edits, Check: c.podsGone(made, find)}, err`,
 			`check := c.podsGone(made, find)
 			if req.last != nil {
 				check = nil
 			}
-			req.last = &seen{uid: v.uid, instance: v.instance()}
 			return retry.Decision{Edits: made.edits, Check: check}, err`},
 		{"R4", "the pods are looked at after the update, which has raised A by then", "retry/call.go",
 			`if err := c.check(d); err != nil {
