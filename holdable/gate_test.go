@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
 	"github.com/kubehold/kubehold/holdable"
@@ -299,12 +298,7 @@ func deny(verb, resource, subresource string) func(*cluster) {
 func TestGateDoesNotCountForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newAskedCluster(t)
-		c.server.Admit(func(r rapidtest.AdmissionRequest) (*unstructured.Unstructured, error) {
-			if r.Request.User != "us" || r.Request.GVR != trainJobs() {
-				return r.Object, nil
-			}
-			return r.Object, unstructured.SetNestedField(r.Object.Object, fmt.Sprint("v", c.server.ResourceVersion()), "spec", "trainer", "image")
-		})
+		c.changeWithEveryWrite()
 		_, err := c.answer(c.gate())
 		c.failed(err, meta.ErrRejected, meta.FateSettled)
 		if state, _ := c.entry("readmission-gate"); state != "Pending" || !strings.Contains(err.Error(), "faster than it can be counted") {

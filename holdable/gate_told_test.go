@@ -18,12 +18,7 @@ import (
 func TestG3HowOftenACallLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newAskedCluster(t)
-		c.server.Admit(func(r rapidtest.AdmissionRequest) (*unstructured.Unstructured, error) {
-			if r.Request.User != "us" || r.Request.GVR != trainJobs() {
-				return r.Object, nil
-			}
-			return r.Object, unstructured.SetNestedField(r.Object.Object, fmt.Sprint("v", c.server.ResourceVersion()), "spec", "trainer", "image")
-		})
+		c.changeWithEveryWrite()
 		_, err := c.answer(c.gate())
 		c.failed(err, meta.ErrRejected, meta.FateSettled)
 		if n := len(c.commits()); n != 3 || c.executions() != "3" {
@@ -85,4 +80,14 @@ func TestG1PodsAreAskedForLast(t *testing.T) {
 			})
 		})
 	}
+}
+
+// changeWithEveryWrite has a webhook change the spec of the job whenever we write it.
+func (c *cluster) changeWithEveryWrite() {
+	c.server.Admit(func(r rapidtest.AdmissionRequest) (*unstructured.Unstructured, error) {
+		if r.Request.User != "us" || r.Request.GVR != trainJobs() {
+			return r.Object, nil
+		}
+		return r.Object, unstructured.SetNestedField(r.Object.Object, fmt.Sprint("v", c.server.ResourceVersion()), "spec", "trainer", "image")
+	})
 }
