@@ -199,7 +199,9 @@ func (c *Client[T]) do(ctx context.Context, op meta.Op, ref meta.Ref, call meta.
 			held, err := find.read(ctx, r)
 			if err == nil {
 				v = c.kind.view(c.keys, held)
-				req.last, now = now, &seen{uid: v.uid, instance: v.instance()}
+				if s := (seen{uid: v.uid, instance: v.instance()}); now == nil || *now != s {
+					req.last, now = now, &s
+				}
 			}
 			return held, err
 		},

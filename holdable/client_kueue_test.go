@@ -3,6 +3,8 @@ package holdable_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,6 +168,47 @@ func TestH7ARecreatedWorkload(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// H6: a change counts in whichever try it was seen, also in one that got no
+// further. Here these are tries that find another Workload than was written to,
+// and cannot look at that one.
+func TestH6ATryThatGotNoFurther(t *testing.T) {
+	for looks := 1; looks < 4; looks++ { // that fail
+		for lookup := 2; lookup <= looks+3; lookup++ { // before which the hold comes
+			for _, goes := range []bool{false, true} { // before the next one
+				t.Run(fmt.Sprintf("Looks%dLookup%dGoes%t", looks, lookup, goes), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						look := func(r *rapidtest.Request) bool { return r.Verb == rapidtest.VerbGet && r.Name == "wl" }
+						c := newKueueCluster(t, rapidtest.Span(1, looks, look, rapidtest.Answer(http.StatusServiceUnavailable)))
+						c.before(rapidtest.VerbUpdate, 1, func() {
+							c.condition(workloads(), "wl", "Finished")
+							c.create(workloads(), workload("heir", c.job))
+						})
+						c.before(rapidtest.VerbList, lookup, func() { c.place(workloads(), "heir", 2) })
+						if goes {
+							c.before(rapidtest.VerbList, lookup+1, func() { c.lift(workloads(), "heir") })
+						}
+						r, err := c.client(kueue()).Hold(t.Context(), job(), call(5))
+						seen := lookup <= looks+2            // by any lookup
+						first := lookup == 2                 // by the first of the heir
+						wentSeen := goes && lookup < looks+2 // it was seen and gone again
+						if !seen || first && !wentSeen {
+							c.did(r, err, holdable.Placed)
+							return
+						}
+						in := int64(2)
+						if wentSeen {
+							in = 0
+						}
+						if e := c.failed(err, meta.ErrStaleHold, meta.FateNone); !e.Changed || e.Seen != in {
+							t.Errorf("seen %d, changed %v: %v", e.Seen, e.Changed, err)
+						}
+					})
+				})
+			}
+		}
 	}
 }
 

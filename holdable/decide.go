@@ -50,14 +50,14 @@ type verdict struct {
 	executions int64
 }
 
-// seen is the instance that the last read of a call saw, and on which object.
-// It is all that one try passes on to the next (rule T1).
+// seen is the instance that a read of a call saw, and on which object. It is
+// all that one try passes on to the next (rule T1).
 type seen struct {
 	uid      types.UID
 	instance int64
 }
 
-// changed reports whether another instance is in force than the last read saw
+// changed reports whether another instance is in force than an earlier read saw
 // (rule H6). On another object the comparison starts afresh.
 func (s *seen) changed(uid types.UID, instance int64) bool {
 	return s != nil && s.uid == uid && s.instance != instance
@@ -69,6 +69,8 @@ type request struct {
 	meta.Call
 	keys meta.Keys
 	now  time.Time
+	// last is what was seen before what is there now, nil if the first read saw
+	// it already.
 	last *seen
 }
 

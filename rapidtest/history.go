@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/samber/lo"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -272,14 +273,17 @@ func (h *history) sent(c *call, req *Request) *event {
 	return e
 }
 
-// overtaken says that the last two reads of a Hold show different instances, the last one not its
-// own (rule H6).
+// overtaken says that two reads of a Hold show different instances on the object that the last one
+// is of, and this one not its own (rule H6). What was read of another object between them does not
+// count.
 func (c *call) overtaken() bool {
-	if c.spec.op != meta.OpHold || len(c.seen) < 2 {
+	if c.spec.op != meta.OpHold || len(c.seen) == 0 {
 		return false
 	}
-	before, now := c.seen[len(c.seen)-2], c.seen[len(c.seen)-1]
-	return before.uid == now.uid && before.instance != now.instance && now.instance != c.spec.instance
+	now := c.seen[len(c.seen)-1]
+	return now.instance != c.spec.instance && slices.ContainsFunc(c.seen, func(s sighting) bool {
+		return s.uid == now.uid && s.instance != now.instance
+	})
 }
 
 // repeats says whether a request is the last update once more.
@@ -306,22 +310,34 @@ func (c *call) sees(s *subject, req *Request, resp *Response) {
 	if resp == nil {
 		return
 	}
-	obj := resp.Object
-	if resp.List != nil && len(resp.List.Items) == 1 {
-		obj = &resp.List.Items[0]
-	}
+	obj := s.shown(resp)
 	if req.GVR == s.named && obj != nil && c.uid == "" {
 		c.uid = obj.GetUID()
 	}
 	if req.GVR != s.held {
 		return
 	}
-	if obj != nil {
+	if obj != nil && (resp.List != nil || !s.indirect()) { // a look at the object of the last write is no lookup
 		c.seen = append(c.seen, sighting{obj.GetUID(), s.read(obj).instance})
 	}
 	if c.last != nil && (resp.Code == http.StatusNotFound && req.Name == c.last.Name || c.moved(obj)) {
 		c.open, c.refused = false, false
 	}
+}
+
+// shown is the object that an answer is about: of a list, the one that has not ended.
+func (s *subject) shown(resp *Response) *unstructured.Unstructured {
+	if resp.List == nil {
+		return resp.Object
+	}
+	items := lo.ToSlicePtr(resp.List.Items)
+	if len(items) > 1 {
+		items = lo.Filter(items, func(obj *unstructured.Unstructured, _ int) bool { return s.ended(obj) == "" })
+	}
+	if len(items) != 1 {
+		return nil
+	}
+	return items[0]
 }
 
 // moved says whether an object is the one that was updated last, and has moved.

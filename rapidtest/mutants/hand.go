@@ -237,9 +237,12 @@ func handMades() []handMade {
 			`if opts.Continue = list.GetContinue(); opts.Continue == "" {`,
 			`if opts.Continue = list.GetContinue(); true {`},
 		{"R4", "the pods are not listed again after a conflict", "holdable/client.go",
-			`return retry.Decision{Edits: made.edits, Check: c.podsGone(made, find)}, err`,
-			`check := c.podsGone(made, find)
-			if req.last != nil {
+			`made, err = decide(v, req)
+			return retry.Decision{Edits: made.edits, Check: c.podsGone(made, find)}, err`,
+			`again := made.resumes
+			made, err = decide(v, req)
+			check := c.podsGone(made, find)
+			if again {
 				check = nil
 			}
 			return retry.Decision{Edits: made.edits, Check: check}, err`},
