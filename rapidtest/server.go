@@ -79,9 +79,10 @@ func (s *Server) Use(mws ...Middleware) {
 
 func (s *Server) rechain() { s.chained = chain(s.serve, s.middlewares) }
 
-// OnCommit has hook called for every commit, one at a time and in order, before the request that
-// made it is answered. A hook may read from the server but not write to it. Property tests check
-// here what must hold of every version.
+// OnCommit has hook called for every commit, one at a time and in order, before any request is
+// answered that could tell of it. A hook may look at the server with [Server.Stored] and the like,
+// but a request that it made would wait for itself. Property tests check here what must hold of
+// every version.
 func (s *Server) OnCommit(hook func(Commit)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,10 +164,18 @@ func (s *Server) serve(ctx context.Context, req *Request) (*Response, error) {
 		return cutOff(ctx, serverCtx)
 	}
 	resp := s.execute(serverCtx, req)
+	s.awaitHooks()
 	if ctx.Err() != nil && resp.Code == 504 {
 		return nil, ctx.Err()
 	}
 	return resp, nil
+}
+
+// awaitHooks waits until the hooks have seen all that is committed. Else two requests that run at
+// the same moment could read a version of each other, and tell of it, of which no hook knows.
+func (s *Server) awaitHooks() {
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
 }
 
 // cutOff answers a request whose time in the server is over: nothing if the client has gone, a 504

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -794,6 +798,44 @@ func TestOnCommitSeesEveryVersionInOrder(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// A hook that takes its time: nobody is told of a commit before it has seen it.
+func TestNoAnswerIsAheadOfOnCommit(t *testing.T) {
+	forEachFace(t, func(t *testing.T, s *rapidtest.Server, c dynamic.Interface) {
+		obj := create(t, trainJobs(c), trainJob("a"))
+		var seen atomic.Value
+		seen.Store(obj.GetResourceVersion())
+		s.OnCommit(func(commit rapidtest.Commit) {
+			for range 1000 {
+				runtime.Gosched()
+			}
+			seen.Store(commit.Object.GetResourceVersion())
+		})
+		reading, stop := context.WithCancel(t.Context())
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			for reading.Err() == nil {
+				got, err := trainJobs(c).Get(t.Context(), "a", metav1.GetOptions{})
+				if known := seen.Load().(string); err != nil || older(known, got.GetResourceVersion()) {
+					t.Errorf("a get shows %v, and the hook has seen %s: %v", got, known, err)
+					return
+				}
+			}
+		})
+		for range 50 {
+			obj = mustUpdate(t, trainJobs(c), edited(obj, func(u *unstructured.Unstructured) {
+				u.SetLabels(map[string]string{"was": u.GetResourceVersion()})
+			}))
+		}
+		stop()
+		reader.Wait()
+	})
+}
+
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order < 0
 }
 
 func TestSchedulerDecidesTheOrder(t *testing.T) {
