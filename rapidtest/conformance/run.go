@@ -118,6 +118,7 @@ func (p *player) send(c call) (*http.Response, []byte, error) {
 
 // step makes a call, writes down what it saw, and returns the body.
 func (p *player) step(name string, c call) map[string]any {
+	p.catchUp(c)
 	if p.err != nil {
 		return nil
 	}
@@ -160,6 +161,31 @@ func (p *player) step(name string, c call) map[string]any {
 	}
 	p.seen = append(p.seen, o)
 	return body
+}
+
+// catchUp waits, before an object is written, until the server's watch cache has it as it is
+// stored. A real server begins a write with what lies in the cache, and begins anew if that turns
+// out to be old; but the warnings of the first attempt stay in the answer, so that it would be a
+// matter of milliseconds whether there are any.
+func (p *player) catchUp(c call) {
+	object, _, _ := strings.Cut(c.path, "/")
+	if object == "" || c.method == http.MethodGet || c.method == http.MethodPost {
+		return
+	}
+	for p.err == nil && p.versionOf(object, "") != p.versionOf(object, "resourceVersion=0") {
+	}
+}
+
+// versionOf is the resourceVersion of an object as a get shows it, "" where it shows none.
+func (p *player) versionOf(object, query string) string {
+	_, data, err := p.send(call{method: http.MethodGet, path: object, query: query})
+	p.err = cmp.Or(p.err, err)
+	var body map[string]any
+	if json.Unmarshal(data, &body) != nil || body["kind"] != p.kind.Kind {
+		return ""
+	}
+	version, _ := meta(body, "resourceVersion").(string)
+	return version
 }
 
 // sortCauses puts the causes of a refusal in order, and keeps of its message, which is made of them, the length. A server

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,40 @@ func TestScriptsCanBePlayedAgain(t *testing.T) {
 			t.Fatalf("%s%s", script, diff)
 		}
 	})
+}
+
+// What a write is answered must not depend on how far the watch cache is behind.
+func TestPlayWaitsForTheWatchCache(t *testing.T) {
+	const behind = 5 // reads
+	server, reads := newModel(), 0
+	server.Use(func(next rapidtest.RoundTrip) rapidtest.RoundTrip {
+		return func(ctx context.Context, req *rapidtest.Request) (*rapidtest.Response, error) {
+			switch {
+			case req.Verb == rapidtest.VerbUpdate:
+				server.FreezeCache()
+			case req.Verb == rapidtest.VerbGet && req.List.ResourceVersion == "0":
+				if reads++; reads == behind {
+					server.ThawCache()
+				}
+			case req.Verb == rapidtest.VerbPatch && reads < behind:
+				t.Errorf("patched after %d reads from the cache", reads)
+			}
+			return next(ctx, req)
+		}
+	})
+	seen, err := conformance.Play(t.Context(), server.RESTConfig("admin"), "scratch", conformance.Script{Kind: "JobSet", Requests: []conformance.Request{
+		{Method: "POST", Base: conformance.BaseNew, Of: "a"},
+		{Method: "PUT", Path: "a", Base: conformance.BaseSeen, Of: "a", Edits: []conformance.Edit{{Path: []string{"metadata", "labels", "b"}, Value: `"c"`}}},
+		{Method: "PATCH", Path: "a", ContentType: "application/merge-patch+json", Body: `{"metadata":{"labels":{"b":"d"}}}`},
+	}})
+	if err != nil || len(seen) != 3 || reads < behind {
+		t.Errorf("%d observations, %d reads from the cache: %v", len(seen), reads, err)
+	}
+	for _, o := range seen {
+		if o.Code >= 300 {
+			t.Errorf("%s: %d %s", o.Step, o.Code, o.Message)
+		}
+	}
 }
 
 func TestGenerateGivesTheScriptOfASeed(t *testing.T) {
