@@ -206,7 +206,15 @@ func (s *scene) makeJobs(n int) []*cluster.Object {
 // neverTwice fails if two executions of a job were there at the same time.
 func (s *scene) neverTwice() {
 	s.Helper()
-	if double, _ := s.watcher.doubles(); len(double) > 0 {
-		s.Errorf("%d times two executions side by side: %v", len(double), double)
+	all, _ := s.watcher.doubles()
+	s.sideBySide(all)
+}
+
+// sideBySide fails the test for executions side by side, and tells the story of
+// their jobs.
+func (s *scene) sideBySide(all []double) {
+	s.Helper()
+	for _, d := range all {
+		s.Errorf("two executions side by side, %s beside %s:\n%s", d.pod, d.beside, strings.Join(s.watcher.story(d.job), "\n"))
 	}
 }

@@ -3,21 +3,27 @@
 package gatetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/samber/lo"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubehold/kubehold/holdable"
+	"github.com/kubehold/kubehold/meta"
 	"github.com/kubehold/kubehold/rapidtest/realstack/cluster"
 )
 
@@ -31,16 +37,33 @@ type watcher struct {
 	pods map[types.UID]*cluster.Object
 	// made counts the pods that were made, by job.
 	made map[string]int
-	// double says which pods were made beside which, and sinceDouble when: what
-	// remained then, and how long it still did, adds up to beside.
-	double  []string
+	// double says which pods were made beside which, and overlap since when: how
+	// long what remained then still did adds up to beside.
+	double  []double
 	overlap map[types.UID]time.Time
 	beside  time.Duration
+	// diary tells of every version of what belongs to a job, by job.
+	diary map[string][]string
+	// raised is the resourceVersion with which A was raised last, by job, and born
+	// that of a pod when it was seen first.
+	raised map[string]raise
+	born   map[types.UID]string
 }
+
+// A double is a pod that was made while one of another execution remained.
+type double struct {
+	job, pod, beside string
+	// late: the one that remained was made after A had been raised for the next
+	// execution, when the gate had looked for pods already.
+	late bool
+}
+
+// A raise is A, and the version of the job that has it first.
+type raise struct{ executions, version string }
 
 // watch sees what happens until ctx ends.
 func watchNamespace(ctx context.Context, client dynamic.Interface, namespace string) (*watcher, error) {
-	w := &watcher{pods: map[types.UID]*cluster.Object{}, made: map[string]int{}, overlap: map[types.UID]time.Time{}}
+	w := &watcher{pods: map[types.UID]*cluster.Object{}, made: map[string]int{}, overlap: map[types.UID]time.Time{}, diary: map[string][]string{}, raised: map[string]raise{}, born: map[types.UID]string{}}
 	w.jobs = informer(client, cluster.TrainJobs(), namespace)
 	pods := informer(client, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace)
 	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -51,12 +74,77 @@ func watchNamespace(ctx context.Context, client dynamic.Interface, namespace str
 	if err != nil {
 		return nil, err
 	}
-	go w.jobs.RunWithContext(ctx)
-	go pods.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), w.jobs.HasSynced, pods.HasSynced) {
+	all := []cache.SharedIndexInformer{w.jobs, pods}
+	for _, resource := range []schema.GroupVersionResource{
+		cluster.Workloads(),
+		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
+		{Group: "batch", Version: "v1", Resource: "jobs"},
+	} {
+		all = append(all, informer(client, resource, namespace))
+	}
+	for _, informer := range all {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { w.note("", o) },
+			UpdateFunc: func(_, o any) { w.note("", o) },
+			DeleteFunc: func(o any) { w.note("is gone: ", o) },
+		}); err != nil {
+			return nil, err
+		}
+		go informer.RunWithContext(ctx)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), lo.Map(all, func(i cache.SharedIndexInformer, _ int) cache.InformerSynced { return i.HasSynced })...) {
 		return nil, context.Cause(ctx)
 	}
 	return w, nil
+}
+
+// note writes a version into the diary of its job.
+func (w *watcher) note(what string, o any) {
+	obj, ok := o.(*cluster.Object)
+	if !ok {
+		return
+	}
+	job := cmp.Or(jobOf(obj), obj.GetName())
+	if obj.GetKind() == "Workload" {
+		job = obj.GetOwnerReferences()[0].Name
+	}
+	text := func(path ...string) string {
+		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
+		if value == nil {
+			return "-"
+		}
+		return fmt.Sprint(value)
+	}
+	line := fmt.Sprintf("%s %s %s %s%s: suspend %s, active %s, node %s, phase %s, deleted %s, A %s, %s",
+		time.Now().UTC().Format("05.000"), obj.GetKind(), obj.GetName(), what, obj.GetResourceVersion(),
+		text("spec", "suspend"), text("spec", "active"), text("spec", "nodeName"), text("status", "phase"),
+		text("metadata", "deletionTimestamp"), obj.GetAnnotations()[meta.Keys{}.Executions()], conditions(obj))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.diary[job] = append(w.diary[job], line)
+	if a := obj.GetAnnotations()[meta.Keys{}.Executions()]; obj.GetKind() == "TrainJob" && a != w.raised[job].executions {
+		w.raised[job] = raise{a, obj.GetResourceVersion()}
+	}
+}
+
+// newer says that a resourceVersion is newer than another.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
+
+// conditions are those that are True, and how the admission checks stand.
+func conditions(obj *cluster.Object) string {
+	var out []string
+	for list, value := range map[string]string{"conditions": "status", "admissionChecks": "state"} {
+		items, _, _ := unstructured.NestedSlice(obj.Object, "status", list)
+		for _, item := range items {
+			if c, ok := item.(map[string]any); ok && c[value] != "False" {
+				out = append(out, fmt.Sprintf("%v%v %v", c["type"], c["name"], c[value]))
+			}
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 func informer(client dynamic.Interface, resource schema.GroupVersionResource, namespace string) cache.SharedIndexInformer {
@@ -83,9 +171,11 @@ func (w *watcher) saw(o any) {
 	defer w.mu.Unlock()
 	if _, known := w.pods[pod.GetUID()]; !known {
 		w.made[jobOf(pod)]++
+		w.born[pod.GetUID()] = pod.GetResourceVersion()
 		for _, other := range w.pods {
 			if jobOf(other) == jobOf(pod) && holdable.PodRemains(other) {
-				w.double = append(w.double, fmt.Sprintf("%s beside %s", pod.GetName(), other.GetName()))
+				raised := w.raised[jobOf(pod)].version
+				w.double = append(w.double, double{jobOf(pod), pod.GetName(), other.GetName(), raised != "" && newer(w.born[other.GetUID()], raised)})
 				w.overlap[other.GetUID()] = time.Now()
 			}
 		}
@@ -117,10 +207,17 @@ func (w *watcher) settle(pod types.UID, remains bool) {
 
 // doubles returns what was seen of executions side by side, and for how long they
 // were there.
-func (w *watcher) doubles() ([]string, time.Duration) {
+func (w *watcher) doubles() ([]double, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.double), w.beside
+}
+
+// story is the diary of a job.
+func (w *watcher) story(job string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.diary[job])
 }
 
 // newest returns a job's pod that was made last, nil if none is there.
