@@ -249,10 +249,7 @@ func TestLatePodsAreToldApart(t *testing.T) {
 		first, raise string
 		late         bool
 	}{{"8", "10", false}, {"11", "10", true}, {"8", "", false}} {
-		w := &watcher{
-			pods: map[types.UID]*cluster.Object{}, made: map[string]int{}, overlap: map[types.UID]time.Time{},
-			diary: map[string][]string{}, raised: map[string]raise{}, born: map[types.UID]string{},
-		}
+		w := newWatcher()
 		w.saw(pod(c.first))
 		if c.raise != "" {
 			job := version("TrainJob", c.raise, map[string]any{})

@@ -61,9 +61,16 @@ type double struct {
 // A raise is A, and the version of the job that has it first.
 type raise struct{ executions, version string }
 
-// watch sees what happens until ctx ends.
+func newWatcher() *watcher {
+	return &watcher{
+		pods: map[types.UID]*cluster.Object{}, made: map[string]int{}, overlap: map[types.UID]time.Time{},
+		diary: map[string][]string{}, raised: map[string]raise{}, born: map[types.UID]string{},
+	}
+}
+
+// watchNamespace sees what happens until ctx ends.
 func watchNamespace(ctx context.Context, client dynamic.Interface, namespace string) (*watcher, error) {
-	w := &watcher{pods: map[types.UID]*cluster.Object{}, made: map[string]int{}, overlap: map[types.UID]time.Time{}, diary: map[string][]string{}, raised: map[string]raise{}, born: map[types.UID]string{}}
+	w := newWatcher()
 	w.jobs = informer(client, cluster.TrainJobs(), namespace)
 	pods := informer(client, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace)
 	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
