@@ -112,9 +112,10 @@ func (w *watcher) note(what string, o any) {
 		return
 	}
 	job := cmp.Or(jobOf(obj), obj.GetName())
-	if obj.GetKind() == "Workload" {
-		job = obj.GetOwnerReferences()[0].Name
+	if owner, ok := lo.First(obj.GetOwnerReferences()); ok && obj.GetKind() == "Workload" {
+		job = owner.Name
 	}
+	a := obj.GetAnnotations()[meta.Keys{}.Executions()]
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
 		if value == nil {
@@ -125,11 +126,11 @@ func (w *watcher) note(what string, o any) {
 	line := fmt.Sprintf("%s %s %s %s%s: suspend %s, active %s, node %s, phase %s, deleted %s, A %s, %s",
 		time.Now().UTC().Format("05.000"), obj.GetKind(), obj.GetName(), what, obj.GetResourceVersion(),
 		text("spec", "suspend"), text("spec", "active"), text("spec", "nodeName"), text("status", "phase"),
-		text("metadata", "deletionTimestamp"), obj.GetAnnotations()[meta.Keys{}.Executions()], conditions(obj))
+		text("metadata", "deletionTimestamp"), a, conditions(obj))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.diary[job] = append(w.diary[job], line)
-	if a := obj.GetAnnotations()[meta.Keys{}.Executions()]; obj.GetKind() == "TrainJob" && a != w.raised[job].executions {
+	if obj.GetKind() == "TrainJob" && a != w.raised[job].executions {
 		w.raised[job] = raise{a, obj.GetResourceVersion()}
 	}
 }
