@@ -18,6 +18,8 @@ type Description struct {
 	ClusterScoped bool
 	// Named is the object that callers name where it is another one.
 	Named *Named
+	// Makes are what stands between that and its pods.
+	Makes []Made
 	// PausePath leads to the pause field, and Held is the bool, int64 or string
 	// that stops the object.
 	PausePath []string
@@ -46,6 +48,7 @@ func (h Holdable[T]) Describe() Description {
 		Resource:       h.Resource,
 		ClusterScoped:  h.ClusterScoped,
 		Named:          h.Of,
+		Makes:          slices.Clone(h.Makes),
 		PausePath:      slices.Clone(h.Pause.Path),
 		Held:           h.Pause.Held,
 		StartGate:      h.StartGate,
@@ -56,10 +59,10 @@ func (h Holdable[T]) Describe() Description {
 }
 
 // Direct implements Kind. The pods of an object that is named by itself are not
-// known where they are found from another object.
+// known where they are found from another object, nor is what makes them.
 func (h Holdable[T]) Direct() Kind {
 	if h.Of != nil {
-		h.Of, h.Pods = nil, nil
+		h.Of, h.Pods, h.Makes = nil, nil, nil
 	}
 	return h
 }

@@ -73,6 +73,15 @@ func TestDescribe(t *testing.T) {
 	if again := ticketed().Describe(); !slices.Equal(again.PausePath, Field("spec", "suspend")) {
 		t.Errorf("the description shares its path: %v", again.PausePath)
 	}
+	kind := ticketed()
+	kind.Makes = []Made{part(nil)}
+	kind.Describe().Makes[0].Kind = "changed"
+	if again := kind.Describe().Makes; len(again) != 1 || again[0].Kind != "Part" {
+		t.Errorf("the description shares what is made: %v", again)
+	}
+	if direct := kind.Direct().Describe(); len(direct.Makes) > 0 {
+		t.Errorf("what is made for the named object is made for %s: %v", direct.Kind, direct.Makes)
+	}
 	owned := object(map[string]any{"labels": map[string]any{"example.com/fleet": "f"}}, nil)
 	if d.Owner(owned) == "" || d.Owner(object(nil, nil)) != "" {
 		t.Error("the description has another owner than the kind")

@@ -31,9 +31,14 @@ const (
 // time, and run as many as you like. The example readmission-gate is a
 // controller around one.
 //
-// What it does not cover: a controller that makes pods of an earlier execution
-// after the gate has seen that none remains, from a version of its object that
-// is older than the eviction; a Workload slice of an elastic job, which runs
+// What is on its way shows in no list of pods: where a controller is behind, the
+// job reads paused while a pod of its earlier execution has yet to be made. So it
+// also waits until all that stands between the job and its pods, as
+// Holdable.Makes says, reads paused itself.
+//
+// What it does not cover: the last of these controllers, where it makes a pod
+// from a version of its object that is older than the pause, after the gate has
+// seen that no pod remains; a Workload slice of an elastic job, which runs
 // beside the pods of the slice it replaces by design; and the manager cluster of
 // MultiKueue, where no pods are. It is safe for concurrent use.
 type Gate struct {
@@ -100,7 +105,7 @@ type GateAnswer struct {
 // on the job has not led to an answer.
 const lookAgain = 3
 
-// Answer looks at a job, at its Workload and its pods, and answers the check if
+// Answer looks at a job, at its Workload, at what was made for it and its pods, and answers the check if
 // it is the gate's turn. It is level-triggered: call it again whenever one of
 // these has changed, or at any other time.
 //
@@ -237,14 +242,18 @@ func (c *gateCall) finder(wantNamed bool) *finder[bool] {
 	return &finder[bool]{kind: &c.kind, ref: c.ref, wantNamed: wantNamed}
 }
 
-// look puts together what was read, and adds the pods if it comes to that: they
-// are listed last (rule G3).
+// look puts together what was read, and adds what is below the job if it comes
+// to that: from the top down, so that what is paused was so before the pods are
+// listed, which is last (rule G3).
 func (c *gateCall) look(ctx context.Context, r retry.Reader, workload, job *unstructured.Unstructured) (sight, error) {
 	s := c.see(workload, job, c.check)
 	if do := judge(s).do; do != raise && do != letPass {
 		return s, nil
 	}
 	var err error
+	if s.maker, err = running(ctx, r, c.kind.Makes, job); s.maker != "" || err != nil {
+		return s, err
+	}
 	s.pod, err = remaining(ctx, r, c.kind.Pods, job)
 	return s, err
 }

@@ -40,9 +40,10 @@ type sight struct {
 	raised   meta.Admission
 	isRaised bool
 	now      meta.Admission
-	// pod is one that remains of an earlier execution, "" if none does, or if
-	// they have not been looked for.
-	pod string
+	// maker is something between the job and its pods that is not paused, and pod
+	// one that remains of an earlier execution; "" if there is none, or if it has
+	// not been looked for.
+	maker, pod string
 }
 
 // A checkEntry is an admission check as it stands on a Workload.
@@ -59,7 +60,7 @@ func (g *Gate) see(workload, job *unstructured.Unstructured, check string) sight
 		workload:     g.kind.view(g.keys, workload),
 		entry:        entryOf(workload, check),
 		namedDeleted: job.GetDeletionTimestamp() != nil,
-		namedRuns:    g.kind.Of.runs(job),
+		namedRuns:    g.kind.Of.Stop.runs(job),
 	}
 	s.namedHold = holdText(g.keys.ReadHold(job.GetUID(), ours))
 	s.executions, s.badExecutions = g.keys.ReadExecutions(job.GetUID(), ours)
@@ -118,8 +119,8 @@ const (
 	letPass
 )
 
-// judge decides (rules G1 to G3). Whatever it allows without having seen the
-// pods is to be judged again with them.
+// judge decides (rules G1 to G3). Whatever it allows without having seen what is
+// below the job is to be judged again with it.
 func judge(s sight) ruling {
 	if why := s.notAsked(); why != "" {
 		return ruling{leave, why, s.executions}
@@ -177,6 +178,8 @@ func (s sight) keepsShut() string {
 		return "the job is being deleted"
 	case s.namedRuns: // Kueue, or whoever made it so, is behind
 		return "the job is not paused"
+	case s.maker != "":
+		return s.maker + " is not paused"
 	case s.pod != "":
 		return fmt.Sprintf("pod %s of the earlier execution remains", s.pod)
 	case s.badExecutions != nil:

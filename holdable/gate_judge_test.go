@@ -32,7 +32,7 @@ type gateScene struct {
 	executions     string
 	raised         *meta.Admission
 	generation     int64
-	pod            string
+	maker, pod     string
 	// suspend is what spec.suspend of the job is, nil for true.
 	suspend any
 }
@@ -51,7 +51,7 @@ func gateKind() Holdable[bool] {
 		GatedElsewhere: true,
 		Of: &Named{
 			Kind: "TrainJob", Resource: schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-			UIDLabel: "kueue.x-k8s.io/job-uid", PausePath: Field("spec", "suspend"), Held: true, Absent: false,
+			UIDLabel: "kueue.x-k8s.io/job-uid", Stop: Stop{Field("spec", "suspend"), true, false},
 		},
 	}
 }
@@ -138,7 +138,7 @@ func (sc gateScene) jobSpec() any {
 
 func (sc gateScene) sight() sight {
 	s := aGate().see(sc.workload(), sc.job(), "gate")
-	s.pod = sc.pod
+	s.maker, s.pod = sc.maker, sc.pod
 	return s
 }
 
@@ -195,6 +195,10 @@ func TestGateDecides(t *testing.T) {
 		"JobWithoutTheField":  {gateScene{suspend: "absent"}, stayShut, 0, "not paused"},
 		"JobFieldIsNoBool":    {gateScene{suspend: "true"}, stayShut, 0, "not paused"},
 		"JobFieldCannotBe":    {gateScene{suspend: "no map"}, stayShut, 0, "not paused"},
+		"MakerRuns":           {gateScene{maker: "JobSet llm"}, stayShut, 0, "JobSet llm is not paused"},
+		"MakerRunsAndPods":    {gateScene{maker: "Job llm-0", pod: "llm-0"}, stayShut, 0, "Job llm-0 is not paused"},
+		"MakerRunsAndRaised":  {gateScene{maker: "JobSet llm", executions: "3 j", raised: now}, stayShut, 3, "JobSet llm"},
+		"HeldAndMakerRuns":    {gateScene{maker: "JobSet llm", hold: gateHold("w")}, stayShut, 0, "hold 7"},
 		"PodRemainsAndRaised": {gateScene{pod: "llm-0", executions: "3 j", raised: now}, stayShut, 3, "pod llm-0"},
 		// Rules G3 and I6
 		"FirstExecution":       {gateScene{}, raise, 1, ""},
@@ -236,6 +240,7 @@ func drawGateScene(t *rapid.T) gateScene {
 		deleted:    rapid.SampledFrom([]string{"", "", "", "", "workload", "job"}).Draw(t, "deleted"),
 		executions: rapid.SampledFrom([]string{"", "1 j", "5 j", "5 k", "x", "9223372036854775807 j"}).Draw(t, "executions"),
 		generation: rapid.Int64Range(1, 3).Draw(t, "generation"),
+		maker:      rapid.SampledFrom([]string{"", "", "", "JobSet job"}).Draw(t, "maker"),
 		pod:        rapid.SampledFrom([]string{"", "", "p"}).Draw(t, "pod"),
 		message:    rapid.SampledFrom([]string{"", "Reset to Pending after eviction. Previously: Ready"}).Draw(t, "message"),
 	}
@@ -259,7 +264,7 @@ func TestGateNeverLetsInWhatItMustNot(t *testing.T) {
 		held := len(sc.hold)+len(sc.jobHold) > 0
 		asked := sc.state == "" && !sc.noEntry && slices.Contains(sc.conditions, "QuotaReserved") &&
 			!slices.Contains(sc.conditions, "Evicted") && !slices.Contains(sc.conditions, "Admitted") && !slices.Contains(sc.conditions, "Finished")
-		if opens := got.do == letPass || got.do == raise; opens && (held || sc.pod != "" || !asked || sc.deleted != "" || sc.inactive == false) {
+		if opens := got.do == letPass || got.do == raise; opens && (held || sc.maker+sc.pod != "" || !asked || sc.deleted != "" || sc.inactive == false) {
 			t.Fatalf("got %+v", got)
 		}
 		a, _ := (meta.Keys{}).ReadExecutions("j", map[string]string{meta.Keys{}.Executions(): sc.executions})
@@ -306,7 +311,7 @@ func afterwards(t *rapid.T, sc gateScene, did ruling, jobEdits, replyEdits []ret
 		t.Fatal(err)
 	}
 	s := aGate().see(workload, job, "gate")
-	s.pod = sc.pod
+	s.maker, s.pod = sc.maker, sc.pod
 	next := judge(s)
 	want := map[deed]deed{leave: leave, stayShut: stayShut, raise: letPass, letPass: leave}[did.do]
 	if next.do != want || next.executions != did.executions {
@@ -361,30 +366,4 @@ func TestGateMessagesAreShortened(t *testing.T) {
 			t.Fatalf("%q became %q", message, got)
 		}
 	})
-}
-
-// Rule G1: what the named object's own pause field says of it.
-func TestNamedRuns(t *testing.T) {
-	for name, tc := range map[string]struct {
-		path         []string
-		held, absent any
-		object       map[string]any
-		want         bool
-	}{
-		"Stopped":         {Field("spec", "suspend"), true, false, map[string]any{"spec": map[string]any{"suspend": true}}, false},
-		"Running":         {Field("spec", "suspend"), true, false, map[string]any{"spec": map[string]any{"suspend": false}}, true},
-		"Absent":          {Field("spec", "suspend"), true, false, map[string]any{}, true},
-		"AbsentIsHeld":    {Field("spec", "state"), "off", "off", map[string]any{}, false},
-		"AnotherType":     {Field("spec", "parallelism"), int64(0), int64(1), map[string]any{"spec": map[string]any{"parallelism": "0"}}, true},
-		"NotToBeRead":     {Field("spec", "suspend"), true, true, map[string]any{"spec": "none"}, true},
-		"AtTheTop":        {Field("paused"), true, false, map[string]any{}, true},
-		"NotToBeLookedAt": {nil, nil, nil, map[string]any{"spec": map[string]any{"suspend": false}}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := &Named{PausePath: tc.path, Held: tc.held, Absent: tc.absent}
-			if got := n.runs(&unstructured.Unstructured{Object: tc.object}); got != tc.want {
-				t.Errorf("it runs: %v, want %v", got, tc.want)
-			}
-		})
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kubehold/kubehold/holdable"
 	"github.com/kubehold/kubehold/rapidtest"
 )
 
@@ -34,6 +35,9 @@ func gateSituations() map[string][]string {
 		"Held":              after(runs, "hold", "all go on", "pods end"),
 		"Undone":            after(runs, "hold", "all go on", "pods end", "a person resumes the workload", "all go on"),
 		"Preempted":         after(runs, "preempt", "all go on"),
+		"TrainerIsBehind":   after(waits, "another gate", "kueue goes on", "trainer goes on", "hold", "kueue goes on", "release", "kueue goes on"),
+		"JobSetIsBehind": after(waits, "another gate", "kueue goes on", "trainer goes on", "jobset goes on",
+			"hold", "kueue goes on", "trainer goes on", "release", "kueue goes on"),
 	}
 }
 
@@ -55,8 +59,8 @@ func (w *gateWorld) raiseOnly() {
 // and in the end the job runs.
 func TestG3OneDeedAtEveryPoint(t *testing.T) {
 	deeds := []string{
-		"", "hold", "release", "kueue", "kueue goes on", "trainer goes on", "all go on", "pods end", "another gate", "preempt",
-		"recreate", "list is rewritten", "touch the workload", "touch the job", "edit the job", "a person stops the workload",
+		"", "hold", "release", "kueue", "kueue goes on", "trainer goes on", "jobset goes on", "jobs go on", "all go on", "pods end",
+		"another gate", "preempt", "recreate", "list is rewritten", "touch the workload", "touch the job", "edit the job", "a person stops the workload",
 		"an execution passes",
 	}
 	play := func(t *testing.T, situation []string, point int, deed string, killed bool) (points int) {
@@ -131,8 +135,8 @@ type plot struct {
 func drawPlot(t *rapid.T) plot {
 	turn := rapid.SampledFrom([]string{
 		"1", "1", "1", "1", "2", "2", "2", "2", "1 is killed", "2 is killed",
-		"hold", "release", "kueue", "kueue goes on", "trainer goes on", "all go on", "pods end", "another gate", "preempt",
-		"recreate", "list is rewritten", "touch the workload", "touch the job",
+		"hold", "release", "kueue", "kueue goes on", "trainer goes on", "jobset goes on", "jobs go on", "all go on", "pods end",
+		"another gate", "preempt", "recreate", "list is rewritten", "touch the workload", "touch the job",
 		"a person stops the workload", "a person resumes the workload", "an execution passes",
 		"other check: retry", "gate's check: retry", "checks go on",
 	})
@@ -226,4 +230,33 @@ func TestI5WithoutTheGate(t *testing.T) {
 			t.Errorf("got %q, want two executions side by side", found)
 		}
 	})
+}
+
+// Nor does it hold for a gate that looks at pods alone: a controller that is
+// behind makes one after they have been listed.
+func TestI5WhatIsOnItsWay(t *testing.T) {
+	behind := []string{"jobset goes on", "jobs go on", "trainer goes on", "jobset goes on", "jobs go on", "all go on"}
+	for name, sees := range map[string]bool{"PodsAlone": false, "WhatMakesThem": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newGateWorld(t, gateOnly())
+				kind := kueue()
+				if !sees {
+					kind.Makes = nil
+				}
+				w.begin(gateSituations()["TrainerIsBehind"])
+				a, err := w.answer(t.Context(), w.gate(kind))
+				w.must(err)
+				w.begin(behind)
+				w.begin([]string{"another gate", "all go on"})
+				found := strings.Join(w.violations, "\n")
+				if sees && (found != "" || a.State != holdable.GateShut || a.Why != "JobSet job is not paused") {
+					t.Errorf("%+v, %q", a, found)
+				}
+				if !sees && !strings.Contains(found, "I5") {
+					t.Errorf("got %q, want two executions side by side", found)
+				}
+			})
+		})
+	}
 }

@@ -71,7 +71,8 @@ func (c *cluster) entry(check string) (state, message string) {
 	return entryIn(c.stored(workloads(), "wl"), check)
 }
 
-// G3: the Workload is read before the job, and the pods are listed last; A is
+// G3: the Workload is read before the job, and what is below the job after it,
+// from the top down, so that the pods are listed last; A is
 // raised, with its key, on a job that was read before the Workload; then all is
 // read again, and Ready goes to the status.
 func TestG3WhatIsSentInWhichOrder(t *testing.T) {
@@ -82,11 +83,12 @@ func TestG3WhatIsSentInWhichOrder(t *testing.T) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		uid := string(c.job)
+		jobSet, jobs, pods := "GET jobsets/job", "GET jobs?jobset.sigs.k8s.io/jobset-name=job", "GET pods?jobset.sigs.k8s.io/jobset-name=job"
 		want := []string{
 			"GET trainjobs/job", // for its UID, by which the Workload is found
-			"GET workloads?kueue.x-k8s.io/job-uid=" + uid, "GET trainjobs/job", "GET pods?jobset.sigs.k8s.io/jobset-name=job",
-			"GET trainjobs/job", "GET workloads?kueue.x-k8s.io/job-uid=" + uid, "GET pods?jobset.sigs.k8s.io/jobset-name=job", "PUT trainjobs/job",
-			"GET workloads?kueue.x-k8s.io/job-uid=" + uid, "GET trainjobs/job", "GET pods?jobset.sigs.k8s.io/jobset-name=job", "PUT workloads/wl/status",
+			"GET workloads?kueue.x-k8s.io/job-uid=" + uid, "GET trainjobs/job", jobSet, jobs, pods,
+			"GET trainjobs/job", "GET workloads?kueue.x-k8s.io/job-uid=" + uid, jobSet, jobs, pods, "PUT trainjobs/job",
+			"GET workloads?kueue.x-k8s.io/job-uid=" + uid, "GET trainjobs/job", jobSet, jobs, pods, "PUT workloads/wl/status",
 		}
 		if diff := cmp.Diff(want, c.wire.take()); diff != "" {
 			t.Error(diff)
@@ -129,7 +131,7 @@ func TestG3AnEqualKeyRaisesNothing(t *testing.T) {
 		if err != nil || restarted.State != holdable.GateOpened || restarted.Executions != 1 || c.executions() != "1" {
 			t.Errorf("%+v, %v, A %s", restarted, err, c.executions())
 		}
-		if sent := c.wire.take(); len(sent) != 4 || sent[3] != "PUT workloads/wl/status" {
+		if sent := c.wire.take(); len(sent) != 6 || sent[5] != "PUT workloads/wl/status" {
 			t.Errorf("it sent %v", sent)
 		}
 	})
@@ -424,7 +426,7 @@ func TestG3WhateverGoesWrong(t *testing.T) {
 				rules = append(rules, rapidtest.Nth(i+1, rapidtest.Writes(), f))
 			}
 			plan := rapidtest.NewPlan(rules...)
-			troubled := w.gate(plan.Middleware)
+			troubled := w.gate(kueue(), plan.Middleware)
 			w.do("all go on")
 			for _, turn := range turns {
 				if turn != "answer" {

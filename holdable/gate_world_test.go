@@ -38,12 +38,15 @@ const grace = 12 * time.Second
 // bubble. Nobody acts unless told to.
 type gateWorld struct {
 	rapid.TB
-	server  *rapidtest.Server
-	kueue   *rapidtest.Kueue
-	trainer *rapidtest.Trainer
-	kubelet *rapidtest.Kubelet
-	human   rapidtest.Human
-	holder  holdable.Holder
+	server *rapidtest.Server
+	kueue  *rapidtest.Kueue
+	// trainer and jobSet stand between the TrainJob and its Job, whose pods jobs
+	// makes.
+	trainer, jobSet *rapidtest.Relay
+	jobs            *rapidtest.Trainer
+	kubelet         *rapidtest.Kubelet
+	human           rapidtest.Human
+	holder          holdable.Holder
 	// slow and slower are gates whose requests the scheduler stops, quick is
 	// another replica of them.
 	slow, slower, quick *holdable.Gate
@@ -63,11 +66,13 @@ type gateWorld struct {
 
 func newGateWorld(t rapid.TB, checks []string, phases ...rapidtest.Phase) *gateWorld {
 	t.Helper()
-	s := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.Pods())
+	s := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.JobSets(), rapidtest.Jobs(), rapidtest.Workloads(), rapidtest.Pods())
 	w := &gateWorld{
 		TB: t, server: s,
 		kueue:   &rapidtest.Kueue{Client: s.Dynamic("kueue"), AdmissionChecks: checks},
-		trainer: &rapidtest.Trainer{Client: s.Dynamic("trainer"), Replicas: 2, Nodes: []string{"n1", "n2"}, Grace: grace},
+		trainer: &rapidtest.Relay{Client: s.Dynamic("trainer"), From: rapidtest.TrainJobs(), To: rapidtest.JobSets()},
+		jobSet:  &rapidtest.Relay{Client: s.Dynamic("jobset"), From: rapidtest.JobSets(), To: rapidtest.Jobs()},
+		jobs:    &rapidtest.Trainer{Client: s.Dynamic("jobs"), Jobs: rapidtest.Jobs(), Replicas: 2, Nodes: []string{"n1", "n2"}, Grace: grace},
 		kubelet: &rapidtest.Kubelet{Client: s.Dynamic("kubelet")},
 		human:   rapidtest.Human{Client: s.Dynamic("human")},
 		sched:   rapidtest.NewScheduler(phases...),
@@ -75,19 +80,19 @@ func newGateWorld(t rapid.TB, checks []string, phases ...rapidtest.Phase) *gateW
 	var err error
 	w.holder, err = holdable.NewForClient(kueue(), s.Dynamic("supervisor"), engineOptions(), holdable.Options{})
 	w.must(err)
-	w.slow, w.slower = w.gate(w.sched.Middleware("slow")), w.gate(w.sched.Middleware("slower"))
-	w.quick = w.gate()
+	w.slow, w.slower = w.gate(kueue(), w.sched.Middleware("slow")), w.gate(kueue(), w.sched.Middleware("slower"))
+	w.quick = w.gate(kueue())
 	s.OnCommit(w.audit)
 	_, err = s.Dynamic("human").Resource(trainJobs()).Namespace("ns").Create(context.Background(), queuedJob(), metav1.CreateOptions{})
 	w.must(err)
 	return w
 }
 
-func (w *gateWorld) gate(mws ...rapidtest.Middleware) *holdable.Gate {
+func (w *gateWorld) gate(kind holdable.Holdable[bool], mws ...rapidtest.Middleware) *holdable.Gate {
 	w.Helper()
 	engine, err := retry.NewForClient(w.server.Dynamic("gate", mws...), engineOptions())
 	w.must(err)
-	g, err := holdable.NewGate(kueue(), engine, holdable.Options{})
+	g, err := holdable.NewGate(kind, engine, holdable.Options{})
 	w.must(err)
 	return g
 }
@@ -277,7 +282,7 @@ func isTrue(obj *unstructured.Unstructured, condition string) bool {
 
 // settle lets everybody but the gate and people do what there is to do.
 func (w *gateWorld) settle() error {
-	return rapidtest.Settle(context.Background(), w.kueue, w.trainer, w.kubelet)
+	return rapidtest.Settle(context.Background(), w.kueue, w.trainer, w.jobSet, w.jobs, w.kubelet)
 }
 
 // checks has Kueue and the other check's controller do what there is to do: a
@@ -336,7 +341,11 @@ func (w *gateWorld) do(deed string) {
 	case "kueue goes on":
 		w.must(rapidtest.Settle(ctx, w.kueue))
 	case "trainer goes on":
-		w.must(rapidtest.Settle(ctx, w.trainer, w.kubelet))
+		w.must(rapidtest.Settle(ctx, w.trainer))
+	case "jobset goes on":
+		w.must(rapidtest.Settle(ctx, w.jobSet))
+	case "jobs go on":
+		w.must(rapidtest.Settle(ctx, w.jobs, w.kubelet))
 	case "all go on":
 		w.must(w.settle())
 	case "pods end":

@@ -51,6 +51,9 @@ type Holdable[T Value] struct {
 	// pods cannot be found, so they are not waited for (rule R4), and whether
 	// the object is drained is not known (rule K3).
 	Pods func(named *unstructured.Unstructured) (string, error)
+	// Makes are the kinds of objects that stand between the named object and its
+	// pods, from the top down. The readmission gate goes by them (rule G1).
+	Makes []Made
 	// GatedElsewhere says that something else keeps a resumed object from
 	// running beside its earlier pods, so that Release does not have to: in
 	// Kueue mode, the readmission gate.
@@ -73,21 +76,9 @@ type Named struct {
 	// UID. Where no object has it, the held object is looked for by its
 	// controller ownerReference (rule H7).
 	UIDLabel string
-	// PausePath leads to the pause field of the named object itself, Held is its
-	// value that stops the object, and Absent what it reads where it is missing.
-	// The readmission gate goes by it; without a path the object counts as stopped.
-	PausePath    []string
-	Held, Absent any
-}
-
-// runs reports whether the named object is not stopped by its own pause field.
-// One that cannot be read stops nothing.
-func (n *Named) runs(obj *unstructured.Unstructured) bool {
-	value, err := retry.Lookup(obj, n.PausePath...)
-	if value == nil {
-		value = n.Absent
-	}
-	return len(n.PausePath) > 0 && (err != nil || value != n.Held)
+	// Stop is the pause field of the named object itself. The readmission gate
+	// goes by it.
+	Stop Stop
 }
 
 // A Pause is the field that stops an object.
@@ -189,6 +180,11 @@ func (h Holdable[T]) Check() error {
 		return meta.Invalidf("descriptor of %s: unknown Resume %d", h.Kind, p.Resume)
 	case h.StartGate && h.Of != nil:
 		return meta.Invalidf("descriptor of %s: a start gate belongs to the object that callers name", h.Kind)
+	}
+	for _, m := range h.Makes {
+		if m.Kind == "" || m.Resource.Version == "" || m.Resource.Resource == "" || len(m.Stop.Path) == 0 {
+			return meta.Invalidf("descriptor of %s: what is made for it needs a kind, a version, a resource and a pause field, not %q %v %q", h.Kind, m.Kind, m.Resource, m.Stop.Path)
+		}
 	}
 	return nil
 }

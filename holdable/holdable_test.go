@@ -70,6 +70,10 @@ func TestHoldableCheck(t *testing.T) {
 		"RemoveReadsHeld":    {machineWith(func(h *Holdable[bool]) { h.Pause.Absent, h.Pause.Resume = true, RemoveField }), "removing it resumes nothing"},
 		"ResumeBelow":        {machineWith(func(h *Holdable[bool]) { h.Pause.Resume = -1 }), "unknown Resume -1"},
 		"ResumeAbove":        {machineWith(func(h *Holdable[bool]) { h.Pause.Resume = RestoreFound + 1 }), "unknown Resume 3"},
+		"MadeOfNoKind":       {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil), {Resource: parts()}} }), "what is made for it needs"},
+		"MadeOfNoVersion":    {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil)}; h.Makes[0].Resource.Version = "" }), "what is made for it needs"},
+		"MadeOfNoResource":   {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil)}; h.Makes[0].Resource.Resource = "" }), "what is made for it needs"},
+		"MadeWithoutAPause":  {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil)}; h.Makes[0].Stop.Path = nil }), "what is made for it needs"},
 		"GateOfAnother":      {described(ticketed(), func(h *Holdable[bool]) { h.StartGate = true }), "a start gate belongs to"},
 	}
 	for name, tc := range invalid {

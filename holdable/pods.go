@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubehold/kubehold/meta"
 	"github.com/kubehold/kubehold/retry"
 )
 
@@ -74,12 +73,9 @@ func items(obj *unstructured.Unstructured, path ...string) []map[string]any {
 
 // remaining returns a pod of the named object that remains, "" if none does.
 func remaining(ctx context.Context, r retry.Reader, podsOf func(*unstructured.Unstructured) (string, error), named *unstructured.Unstructured) (string, error) {
-	selector, err := podsOf(named)
-	if err == nil && selector == "" {
-		err = meta.Errorf(meta.ErrRejected, "an empty selector would take every pod of the namespace for the object's")
-	}
+	selector, err := selectorOf("pod", podsOf, named)
 	if err != nil {
-		return "", meta.Errorf(meta.ErrRejected, "the pods of the object cannot be found").Because(err)
+		return "", err
 	}
 	found := ""
 	err = r.Each(ctx, pods(), named.GetNamespace(), selector, func(pod *unstructured.Unstructured) bool {

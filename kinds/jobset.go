@@ -16,8 +16,9 @@ func JobSet() holdable.Holdable[bool] {
 		Owners:   []holdable.Owner{byKueue(), holdable.OwnedByController("TrainJob.trainer.kubeflow.org")},
 		Ended:    holdable.ConditionTrue("Completed", "Failed"),
 		Pods:     holdable.PodsNamed(jobSetNameLabel),
+		Makes:    []holdable.Made{Job().AsMade(holdable.PodsNamed(jobSetNameLabel))},
 	}
 }
 
-// jobSetNameLabel is on every pod of a JobSet.
+// jobSetNameLabel is on every Job and every pod of a JobSet.
 const jobSetNameLabel = "jobset.sigs.k8s.io/jobset-name"

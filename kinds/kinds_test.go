@@ -148,6 +148,41 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// Rule G1: what stands between a job and its pods, from the top down.
+func TestMakes(t *testing.T) {
+	jobSet, jobs := "JobSet of the same name", "Job jobset.sigs.k8s.io/jobset-name=llm"
+	cases := map[string]struct {
+		makes []holdable.Made
+		want  []string
+	}{
+		"Job":             {kinds.Job().Makes, nil},
+		"JobSet":          {kinds.JobSet().Makes, []string{jobs}},
+		"TrainJob":        {kinds.TrainJob().Makes, []string{jobSet, jobs}},
+		"TrainJobOnKueue": {kinds.OnKueue(kinds.TrainJob()).Makes, []string{jobSet, jobs}},
+		"Workload":        {kinds.Workload().Makes, nil},
+	}
+	whole := map[string]holdable.Holdable[bool]{"Job": kinds.Job(), "JobSet": kinds.JobSet()}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, m := range tc.makes {
+				found := "of the same name"
+				if m.Selector != nil {
+					found, _ = m.Selector(job(nil))
+				}
+				got = append(got, m.Kind+" "+found)
+				kind := whole[m.Kind]
+				if diff := cmp.Diff(kind.Pause.Stop(), m.Stop); m.Resource != kind.Resource || diff != "" || m.Ended(job(nil, "Failed=True")) == "" {
+					t.Errorf("%s is not paused or ended as its kind is: %s", m.Kind, diff)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // Rules H7 and I9: in Kueue mode the Workload is held, whatever the kind, and
 // nothing is said of spec.suspend.
 func TestOnKueue(t *testing.T) {
@@ -160,7 +195,7 @@ func TestOnKueue(t *testing.T) {
 			t.Errorf("callers name %v, want %v", got.GroupVersionKind(), kind.GroupVersionKind())
 		}
 		want := &holdable.Named{Kind: kind.Kind, Resource: kind.Resource, UIDLabel: "kueue.x-k8s.io/job-uid",
-			PausePath: holdable.Field("spec", "suspend"), Held: true, Absent: false}
+			Stop: holdable.Stop{Path: holdable.Field("spec", "suspend"), Held: true, Absent: false}}
 		if diff := cmp.Diff(want, got.Of); diff != "" {
 			t.Error(diff)
 		}

@@ -39,13 +39,12 @@ func Workload() holdable.Holdable[bool] {
 // set holdable.Options.CheckPods.
 func OnKueue[T holdable.Value](kind holdable.Holdable[T]) holdable.Holdable[bool] {
 	held := Workload()
-	held.Pods = kind.Pods
+	held.Pods, held.Makes = kind.Pods, kind.Makes
 	held.Of = &holdable.Named{
 		Kind:     kind.Kind,
 		Resource: kind.Resource,
 		UIDLabel: "kueue.x-k8s.io/job-uid",
-
-		PausePath: kind.Pause.Path, Held: kind.Pause.Held, Absent: kind.Pause.Absent,
+		Stop:     kind.Pause.Stop(),
 	}
 	return held
 }

@@ -16,5 +16,6 @@ func TrainJob() holdable.Holdable[bool] {
 		Owners:   []holdable.Owner{byKueue()},
 		Ended:    holdable.ConditionTrue("Complete", "Failed"),
 		Pods:     holdable.PodsNamed(jobSetNameLabel),
+		Makes:    append([]holdable.Made{JobSet().AsMade(nil)}, JobSet().Makes...),
 	}
 }

@@ -158,6 +158,14 @@ func gateNeeds(d holdable.Description) requirements {
 			holdable.Need{Verb: "get", Resource: d.Named.Resource},
 			holdable.Need{Verb: "update", Resource: d.Named.Resource})
 	}
+	for _, m := range d.Makes {
+		if m.Selector == nil {
+			needs = append(needs, holdable.Need{Verb: "get", Resource: m.Resource})
+		}
+		needs = append(needs,
+			holdable.Need{Verb: "list", Resource: m.Resource},
+			holdable.Need{Verb: "watch", Resource: m.Resource})
+	}
 	return requirements{name: "gate", needs: needs, clusterWide: true}
 }
 

@@ -263,6 +263,63 @@ func TestPodsOfADeletedJobAreCollected(t *testing.T) {
 	})
 }
 
+// A Relay makes what its maker makes, pauses it as that is paused, and leaves the
+// rest alone; one that gets no turn is behind.
+func TestRelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.JobSets(), rapidtest.Jobs(), rapidtest.Pods())
+		trainer := &rapidtest.Relay{Client: s.Dynamic("trainer"), From: rapidtest.TrainJobs(), To: rapidtest.JobSets()}
+		jobSet := &rapidtest.Relay{Client: s.Dynamic("jobset"), From: rapidtest.JobSets(), To: rapidtest.Jobs()}
+		jobs := &rapidtest.Trainer{Client: s.Dynamic("jobs"), Jobs: rapidtest.Jobs(), Nodes: []string{"n1"}}
+		kubelet := &rapidtest.Kubelet{Client: s.Dynamic("kubelet")}
+		settle := func(actors ...rapidtest.Actor) {
+			t.Helper()
+			if err := rapidtest.Settle(t.Context(), actors...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		human := rapidtest.Human{Client: s.Dynamic("human")}
+		suspended := func(r rapidtest.Resource) bool {
+			t.Helper()
+			obj := s.Stored(r.GVR, "default", "a")
+			if obj == nil {
+				t.Fatalf("no %s", r.Kind)
+			}
+			v, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspend")
+			return v
+		}
+		pods := func() int { return len(s.StoredAll(rapidtest.Pods().GVR)) }
+
+		create(t, trainJobs(s.Dynamic("human")), trainJob("a"))
+		settle(trainer, jobSet, jobs, kubelet)
+		if suspended(rapidtest.JobSets()) || suspended(rapidtest.Jobs()) || pods() != 1 {
+			t.Errorf("running: JobSet suspended %t, Job %t, %d pods", suspended(rapidtest.JobSets()), suspended(rapidtest.Jobs()), pods())
+		}
+		if err := human.Suspend(t.Context(), rapidtest.TrainJobs().GVR, "default", "a"); err != nil {
+			t.Fatal(err)
+		}
+		settle(jobSet, jobs, kubelet)
+		if suspended(rapidtest.JobSets()) || pods() != 1 {
+			t.Error("a JobSet is suspended, and nobody did it")
+		}
+		settle(trainer)
+		if !suspended(rapidtest.JobSets()) || suspended(rapidtest.Jobs()) || pods() != 1 {
+			t.Error("while JobSet is behind, the JobSet is suspended and the Job is not")
+		}
+		settle(jobSet, jobs, kubelet)
+		if !suspended(rapidtest.Jobs()) || pods() != 0 {
+			t.Errorf("stopped: Job suspended %t, %d pods", suspended(rapidtest.Jobs()), pods())
+		}
+		if err := s.Dynamic("human").Resource(rapidtest.TrainJobs().GVR).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		settle(trainer, jobSet, jobs, kubelet)
+		if left := len(s.StoredAll(rapidtest.JobSets().GVR)) + len(s.StoredAll(rapidtest.Jobs().GVR)); left != 0 {
+			t.Errorf("%d objects are left of a deleted job", left)
+		}
+	})
+}
+
 func TestCompletedJobEndsItsWorkload(t *testing.T) {
 	inWorld(t, func(w *world) {
 		if err := w.trainer.Complete(w.t.Context(), "default", "a"); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/samber/lo"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -27,12 +28,16 @@ const (
 // tell: it makes the pods of a TrainJob that is not suspended and deletes those of one that is.
 // Like the real ones it does not wait for pods that are still ending, neither before it says
 // Suspended nor before it makes new ones. The pods run and end by [Kubelet]. The JobSets and Jobs
-// between a TrainJob and its pods are left out: a pod's controller is its TrainJob.
+// between a TrainJob and its pods are left out, so that a pod's controller is its TrainJob; where it
+// matters that one of these controllers may be behind another, put a [Relay] for each in between.
 type Trainer struct {
 	// Client is what it works with.
 	Client dynamic.Interface
 	// Namespace limits it to one namespace; it works in all where empty.
 	Namespace string
+	// Jobs is what it makes the pods of: TrainJobs where it is zero. Of anything else it reports no
+	// status.
+	Jobs Resource
 	// Replicas is the number of pods of a job; 1 where 0.
 	Replicas int
 	// Nodes are the nodes to which pods are bound, in turn. Without any they stay unbound.
@@ -46,9 +51,16 @@ type Trainer struct {
 
 func (tr *Trainer) hand() hand { return hand{client: tr.Client, manager: "trainer"} }
 
+func (tr *Trainer) jobs() Resource {
+	if tr.Jobs.Kind == "" {
+		return TrainJobs()
+	}
+	return tr.Jobs
+}
+
 // Step implements [Actor].
 func (tr *Trainer) Step(ctx context.Context) (bool, error) {
-	jobs, err := tr.hand().list(ctx, TrainJobs().GVR, tr.Namespace)
+	jobs, err := tr.hand().list(ctx, tr.jobs().GVR, tr.Namespace)
 	if err != nil {
 		return false, err
 	}
@@ -56,7 +68,7 @@ func (tr *Trainer) Step(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if did, err := tr.collect(ctx, jobs, pods); did || err != nil {
+	if did, err := tr.hand().collect(ctx, Pods().GVR, pods, tr.jobs().Kind, jobs); did || err != nil {
 		return did, err
 	}
 	for i := range jobs {
@@ -73,15 +85,15 @@ func ownedBy(pod, job *unstructured.Unstructured) bool {
 	return owner != nil && owner.UID == job.GetUID()
 }
 
-// collect deletes a pod whose job is gone, as the garbage collector does.
-func (tr *Trainer) collect(ctx context.Context, jobs, pods []unstructured.Unstructured) (bool, error) {
-	for i := range pods {
-		owner := metav1.GetControllerOfNoCopy(&pods[i])
-		if owner == nil || owner.Kind != "TrainJob" || pods[i].GetDeletionTimestamp() != nil {
+// collect deletes an object whose controller is gone, as the garbage collector does.
+func (h hand) collect(ctx context.Context, gvr schema.GroupVersionResource, objects []unstructured.Unstructured, ownerKind string, owners []unstructured.Unstructured) (bool, error) {
+	for i := range objects {
+		owner := metav1.GetControllerOfNoCopy(&objects[i])
+		if owner == nil || owner.Kind != ownerKind || objects[i].GetDeletionTimestamp() != nil {
 			continue
 		}
-		if !slices.ContainsFunc(jobs, func(j unstructured.Unstructured) bool { return j.GetUID() == owner.UID }) {
-			return tr.hand().delete(ctx, Pods().GVR, &pods[i], metav1.DeleteOptions{})
+		if !slices.ContainsFunc(owners, func(o unstructured.Unstructured) bool { return o.GetUID() == owner.UID }) {
+			return h.delete(ctx, gvr, &objects[i], metav1.DeleteOptions{})
 		}
 	}
 	return false, nil
@@ -98,6 +110,8 @@ func (tr *Trainer) reconcile(ctx context.Context, job *unstructured.Unstructured
 		return tr.hand().delete(ctx, Pods().GVR, &alive[0], metav1.DeleteOptions{})
 	case !suspended && len(alive) < max(tr.Replicas, 1):
 		return tr.hand().create(ctx, Pods().GVR, tr.newPod(job, alive))
+	case tr.jobs().Kind != TrainJobs().Kind:
+		return false, nil
 	}
 	return tr.report(ctx, job, suspended, len(alive))
 }
@@ -122,15 +136,16 @@ func (tr *Trainer) newPod(job *unstructured.Unstructured, alive []unstructured.U
 	if len(tr.Nodes) > 0 {
 		spec["nodeName"] = tr.Nodes[len(alive)%len(tr.Nodes)]
 	}
-	controls := true
 	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec}}
 	pod.SetNamespace(job.GetNamespace())
 	pod.SetGenerateName(fmt.Sprintf("%s-node-0-%d-", job.GetName(), len(alive)))
 	pod.SetLabels(map[string]string{JobSetNameLabel: job.GetName(), ExecutionLabel: execution})
-	pod.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: job.GetAPIVersion(), Kind: job.GetKind(), Name: job.GetName(), UID: job.GetUID(), Controller: &controls,
-	}})
+	controlledBy(pod, job)
 	return pod
+}
+
+func controlledBy(obj, owner *unstructured.Unstructured) {
+	obj.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
 }
 
 // report writes the job's status: what it says of suspension proves nothing about pods.
@@ -167,7 +182,7 @@ func sameStatus(a, b *unstructured.Unstructured) bool {
 	return sameValue(strip(a), strip(b))
 }
 
-// Complete ends a TrainJob well: its pods succeed, every container of theirs, and the job says Complete.
+// Complete ends a TrainJob that has its pods itself well: they succeed, every container of theirs, and the job says Complete.
 func (tr *Trainer) Complete(ctx context.Context, namespace, name string) error {
 	jobs := tr.Client.Resource(TrainJobs().GVR).Namespace(namespace)
 	job, err := jobs.Get(ctx, name, metav1.GetOptions{})

@@ -30,8 +30,8 @@
 //     [Server.StateHash] tells states apart.
 //   - Permissions and policies: [Server.Authorize], [Server.Admit], [Server.AdmitValidating].
 //   - Time gone by: [Server.ExpireContinueTokens], [Server.EndWatches], [Server.FreezeCache].
-//   - The others who write: [Kueue], [Trainer], [Kubelet] and [Human], by hand ([Settle]) or on
-//     their own ([Run]), here or on a real cluster.
+//   - The others who write: [Kueue], [Trainer], [Relay], [Kubelet] and [Human], by hand ([Settle])
+//     or on their own ([Run]), here or on a real cluster.
 //
 // Nothing here sleeps in real time, and no goroutine outlives its request or watch: it all works
 // inside testing/synctest, where an hour of retries takes no time.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,7 @@ const (
 	// lookAgain is when a job that waits is looked at again though nothing was
 	// heard of it.
 	lookAgain = 10 * time.Second
-	// gather is how long the events of a job's pods are gathered.
+	// gather is how long the events of what is below a job are gathered.
 	gather = 250 * time.Millisecond
 )
 
@@ -45,7 +46,7 @@ type options struct {
 }
 
 // A controller calls the gate for every Workload that waits at it, whenever the
-// Workload or one of its job's pods changes.
+// Workload changes, or one of its job's pods, or what makes these.
 type controller struct {
 	client  dynamic.Interface
 	engine  *retry.Engine
@@ -55,15 +56,16 @@ type controller struct {
 
 	workloads cache.SharedIndexInformer
 	checks    cache.SharedIndexInformer
-	pods      cache.SharedIndexInformer
-	synced    atomic.Bool
+	// below see what is below the jobs, by resource.
+	below  map[schema.GroupVersionResource]cache.SharedIndexInformer
+	synced atomic.Bool
 	// queue holds the names of Workloads, and of AdmissionChecks, which have no
 	// namespace.
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
 func newController(client dynamic.Interface, engine *retry.Engine, kinds []holdable.Holdable[bool], o options, log *slog.Logger) *controller {
-	return &controller{
+	c := &controller{
 		client: client,
 		engine: engine,
 		kinds: lo.SliceToMap(kinds, func(k holdable.Holdable[bool]) (schema.GroupKind, holdable.Holdable[bool]) {
@@ -73,10 +75,14 @@ func newController(client dynamic.Interface, engine *retry.Engine, kinds []holda
 		log:       log,
 		workloads: newInformer(client, workloads(), o.namespace, cache.Indexers{waitingIndex: namespaceOfWaiting}),
 		checks:    newInformer(client, checks(), metav1.NamespaceAll, cache.Indexers{}),
-		pods:      newInformer(client, pods(), o.namespace, cache.Indexers{}),
+		below:     map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](100*time.Millisecond, 30*time.Second)),
 	}
+	for _, made := range lo.FlatMap(kinds, func(k holdable.Holdable[bool], _ int) []holdable.Made { return below(k) }) {
+		c.below[made.Resource] = newInformer(client, made.Resource, o.namespace, cache.Indexers{})
+	}
+	return c
 }
 
 // ready reports whether the controller has seen the cluster. That it sees it no
@@ -92,7 +98,7 @@ func (c *controller) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer c.queue.ShutDown()
-	for _, informer := range []cache.SharedIndexInformer{c.workloads, c.checks, c.pods} {
+	for _, informer := range append(lo.Values(c.below), c.workloads, c.checks) {
 		all.Go(func() { informer.RunWithContext(ctx) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), heard...) {
@@ -116,8 +122,12 @@ func (c *controller) run(ctx context.Context) error {
 func (c *controller) listen() ([]cache.InformerSynced, error) {
 	workloads, err1 := c.on(c.workloads, func(w *unstructured.Unstructured) { c.queue.Add(nameOf(w)) })
 	checks, err2 := c.on(c.checks, c.onCheck)
-	pods, err3 := c.on(c.pods, c.onPod)
-	return []cache.InformerSynced{workloads, checks, pods}, errors.Join(err1, err2, err3, c.pods.SetTransform(withoutContent))
+	heard, err := []cache.InformerSynced{workloads, checks}, errors.Join(err1, err2)
+	for resource, informer := range c.below {
+		below, err3 := c.on(informer, func(obj *unstructured.Unstructured) { c.onBelow(resource, obj) })
+		heard, err = append(heard, below), errors.Join(err, err3, informer.SetTransform(withoutContent))
+	}
+	return heard, err
 }
 
 // on calls do for every object that is new, has changed or is gone.
@@ -154,21 +164,25 @@ func (c *controller) onCheck(check *unstructured.Unstructured) {
 	}
 }
 
-// onPod looks at the Workloads whose jobs the pod may belong to.
-func (c *controller) onPod(pod *unstructured.Unstructured) {
-	waiting, err := c.workloads.GetIndexer().ByIndex(waitingIndex, pod.GetNamespace())
+// onBelow looks at the Workloads whose jobs the object may belong to.
+func (c *controller) onBelow(resource schema.GroupVersionResource, obj *unstructured.Unstructured) {
+	waiting, err := c.workloads.GetIndexer().ByIndex(waitingIndex, obj.GetNamespace())
 	if err != nil {
 		c.log.Error("no index of what waits", "error", err)
 	}
 	for _, object := range waiting {
-		w, ok := object.(*unstructured.Unstructured)
-		if !ok || len(c.toAnswer(w)) == 0 {
-			continue
-		}
-		if owner, ok := jobOf(w); ok && c.guards(owner.kind) && mayOwn(c.kinds[owner.kind], owner.ref, pod) {
+		if w, ok := object.(*unstructured.Unstructured); ok && len(c.toAnswer(w)) > 0 && c.mayBeBelow(w, resource, obj) {
 			c.queue.AddAfter(nameOf(w), gather)
 		}
 	}
+}
+
+// mayBeBelow reports whether the object may belong to the job of a Workload.
+func (c *controller) mayBeBelow(workload *unstructured.Unstructured, resource schema.GroupVersionResource, obj *unstructured.Unstructured) bool {
+	owner, ok := jobOf(workload)
+	return ok && c.guards(owner.kind) && slices.ContainsFunc(below(c.kinds[owner.kind]), func(made holdable.Made) bool {
+		return made.Resource == resource && mayOwn(owner.ref, made, obj)
+	})
 }
 
 func (c *controller) guards(kind schema.GroupKind) bool { return lo.HasKey(c.kinds, kind) }

@@ -108,6 +108,8 @@ type world struct {
 
 	mu   sync.Mutex
 	used map[grant]bool
+	// behind are the users who may do nothing for now.
+	behind map[string]bool
 	// double names the pods that were made beside pods of an earlier execution.
 	double []string
 }
@@ -117,15 +119,16 @@ const namespace = "team-a"
 // newWorld has its others work until the test ends.
 func newWorld(t *testing.T, checks ...string) *world {
 	t.Helper()
-	w := &world{T: t, used: map[grant]bool{}}
-	w.server = rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.AdmissionChecks(), rapidtest.Pods())
+	w := &world{T: t, used: map[grant]bool{}, behind: map[string]bool{}}
+	w.server = rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.JobSets(), rapidtest.Jobs(),
+		rapidtest.Workloads(), rapidtest.AdmissionChecks(), rapidtest.Pods())
 	may := granted(t)
 	w.server.Authorize(func(a rapidtest.Access) bool {
-		if a.User != "gate" {
-			return true
-		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if a.User != "gate" {
+			return !w.behind[a.User]
+		}
 		w.used[grantOf(a)] = true
 		return may[grantOf(a)]
 	})
@@ -137,7 +140,9 @@ func newWorld(t *testing.T, checks ...string) *world {
 	others := w.server.Dynamic("others")
 	for _, actor := range []rapidtest.Actor{
 		&rapidtest.Kueue{Client: others, AdmissionChecks: checks},
-		&rapidtest.Trainer{Client: others, Nodes: []string{"node-1", "node-2"}, Grace: 3 * time.Second},
+		&rapidtest.Relay{Client: w.server.Dynamic("trainer"), From: rapidtest.TrainJobs(), To: rapidtest.JobSets()},
+		&rapidtest.Relay{Client: w.server.Dynamic("jobset"), From: rapidtest.JobSets(), To: rapidtest.Jobs()},
+		&rapidtest.Trainer{Client: others, Jobs: rapidtest.Jobs(), Nodes: []string{"node-1", "node-2"}, Grace: 3 * time.Second},
 		&rapidtest.Kubelet{Client: others},
 	} {
 		go rapidtest.Run(t.Context(), 100*time.Millisecond, actor)
@@ -150,6 +155,13 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.Fatalf("not what is tested: %v", err)
 	}
+}
+
+// isBehind says whether a controller does nothing for now.
+func (w *world) isBehind(user string, behind bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.behind[user] = behind
 }
 
 func (w *world) watchPods(c rapidtest.Commit) {
@@ -289,7 +301,7 @@ func (w *world) permissions() {
 	spare := map[grant]bool{
 		{"kueue.x-k8s.io", "workloads", "get"}: true, // after a conflict on one that was replaced
 		{"batch", "jobs", "get"}:               true, {"batch", "jobs", "update"}: true,
-		{"jobset.x-k8s.io", "jobsets", "get"}: true, {"jobset.x-k8s.io", "jobsets", "update"}: true,
+		{"jobset.x-k8s.io", "jobsets", "update"}: true,
 	}
 	for g := range may {
 		if !w.used[g] && !spare[g] {
@@ -308,6 +320,31 @@ func TestI5WithoutTheGate(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if len(w.double) == 0 {
 			t.Error("no two executions ran side by side")
+		}
+	})
+}
+
+// G1: what should have been paused with the job keeps the gate shut, though the
+// job has no pods, and it is looked at again as soon as that is paused.
+func TestTheGateWaitsForWhatMakesPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, holdable.DefaultGateCheck)
+		_, stop := w.startGate()
+		defer stop()
+		w.isBehind("jobset", true) // so that there are no pods to hear of
+		job := w.createJob("job")
+		time.Sleep(5 * time.Second)
+		w.isBehind("trainer", true)
+		w.holdAndRelease(job, 1)
+		time.Sleep(2*lookAgain + lookAgain/2)
+		in, err := w.holder.Inspect(t.Context(), job)
+		if w.must(err); in.Gate != "Pending" || in.GateWhy != "JobSet job is not paused" || in.Executions != 1 {
+			t.Errorf("while its JobSet runs on: %+v", in)
+		}
+		w.isBehind("trainer", false)
+		time.Sleep(time.Second)
+		if in, err = w.holder.Inspect(t.Context(), job); in.Gate != "Ready" || in.Executions != 2 {
+			t.Errorf("a second after it was paused: %+v, %v", in, err)
 		}
 	})
 }
@@ -396,30 +433,36 @@ func TestActivated(t *testing.T) {
 	}
 }
 
-// A pod is one of the job's by the selector of the kind, and may be one where
-// that cannot be told.
+// What is below a job is the job's by the selector of the kind, or by its name,
+// and may be where that cannot be told.
 func TestMayOwn(t *testing.T) {
 	ref := meta.Ref{Namespace: namespace, Name: "job", UID: "u"}
-	pod := func(labels map[string]string) *unstructured.Unstructured {
-		obj := &unstructured.Unstructured{}
-		obj.SetLabels(labels)
-		return obj
-	}
 	unsure := kinds.OnKueue(kinds.TrainJob())
 	unsure.Pods = func(*unstructured.Unstructured) (string, error) { return "", io.ErrUnexpectedEOF }
+	trainJob, batchJob := kinds.OnKueue(kinds.TrainJob()), kinds.OnKueue(kinds.Job())
 	for name, tc := range map[string]struct {
-		kind holdable.Holdable[bool]
-		pod  map[string]string
-		want bool
+		kind        holdable.Holdable[bool]
+		below       string
+		name, label string
+		value       string
+		want        bool
 	}{
-		"TrainJob":      {kinds.OnKueue(kinds.TrainJob()), map[string]string{"jobset.sigs.k8s.io/jobset-name": "job"}, true},
-		"OtherTrainJob": {kinds.OnKueue(kinds.TrainJob()), map[string]string{"jobset.sigs.k8s.io/jobset-name": "job2"}, false},
-		"Job":           {kinds.OnKueue(kinds.Job()), map[string]string{"batch.kubernetes.io/controller-uid": "u"}, true},
-		"OtherJob":      {kinds.OnKueue(kinds.Job()), map[string]string{"batch.kubernetes.io/controller-uid": "v"}, false},
-		"Unsure":        {unsure, nil, true},
+		"Pod":           {trainJob, "Pod", "", "jobset.sigs.k8s.io/jobset-name", "job", true},
+		"OtherPod":      {trainJob, "Pod", "job", "jobset.sigs.k8s.io/jobset-name", "job2", false},
+		"PodOfJob":      {batchJob, "Pod", "", "batch.kubernetes.io/controller-uid", "u", true},
+		"PodOfOtherJob": {batchJob, "Pod", "job", "batch.kubernetes.io/controller-uid", "v", false},
+		"JobSet":        {trainJob, "JobSet", "job", "", "", true},
+		"OtherJobSet":   {trainJob, "JobSet", "job2", "jobset.sigs.k8s.io/jobset-name", "job", false},
+		"Job":           {trainJob, "Job", "job-node-0", "jobset.sigs.k8s.io/jobset-name", "job", true},
+		"OtherJob":      {trainJob, "Job", "job", "jobset.sigs.k8s.io/jobset-name", "job2", false},
+		"Unsure":        {unsure, "Pod", "", "", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := mayOwn(tc.kind, ref, pod(tc.pod)); got != tc.want {
+			made, ok := lo.Find(below(tc.kind), func(m holdable.Made) bool { return m.Kind == tc.below })
+			obj := &unstructured.Unstructured{}
+			obj.SetName(tc.name)
+			obj.SetLabels(map[string]string{tc.label: tc.value})
+			if got := mayOwn(ref, made, obj); !ok || got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})

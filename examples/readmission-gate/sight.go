@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -80,26 +82,34 @@ func jobOf(workload *unstructured.Unstructured) (job, bool) {
 	}, true
 }
 
-// mayOwn reports whether a pod may be one of a job's.
-func mayOwn(kind holdable.Holdable[bool], ref meta.Ref, pod *unstructured.Unstructured) bool {
+// below returns the kinds of what is below a job of a kind, its pods last.
+func below(kind holdable.Holdable[bool]) []holdable.Made {
+	return append(slices.Clone(kind.Makes), holdable.Made{Kind: "Pod", Resource: pods(), Selector: kind.Pods})
+}
+
+// mayOwn reports whether an object of what is below a job may be one of the job's.
+func mayOwn(ref meta.Ref, made holdable.Made, obj *unstructured.Unstructured) bool {
+	if made.Selector == nil {
+		return obj.GetName() == ref.Name
+	}
 	stub := &unstructured.Unstructured{}
 	stub.SetNamespace(ref.Namespace)
 	stub.SetName(ref.Name)
 	stub.SetUID(ref.UID)
-	text, err := kind.Pods(stub)
+	text, err := made.Selector(stub)
 	if err != nil {
 		return true // its selector takes more than a name: look, to be sure
 	}
 	selector, err := labels.Parse(text)
-	return err != nil || selector.Matches(labels.Set(pod.GetLabels()))
+	return err != nil || selector.Matches(labels.Set(obj.GetLabels()))
 }
 
-// withoutContent keeps of a pod what mayOwn looks at. That something has changed
-// shows by its resourceVersion, and what, Gate reads for itself.
-func withoutContent(pod any) (any, error) {
-	obj, ok := pod.(*unstructured.Unstructured)
+// withoutContent keeps of an object what mayOwn looks at. That something has
+// changed shows by its resourceVersion, and what, Gate reads for itself.
+func withoutContent(object any) (any, error) {
+	obj, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return pod, nil
+		return object, nil
 	}
 	kept := &unstructured.Unstructured{}
 	kept.SetAPIVersion(obj.GetAPIVersion())

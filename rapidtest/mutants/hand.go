@@ -138,8 +138,7 @@ func handMades() []handMade {
 		Kind:     kind.Kind,
 		Resource: kind.Resource,
 		UIDLabel: "kueue.x-k8s.io/job-uid",
-
-		PausePath: kind.Pause.Path, Held: kind.Pause.Held, Absent: kind.Pause.Absent,
+		Stop:     kind.Pause.Stop(),
 	}`,
 			`held.Kind, held.Resource, held.Pause = kind.Kind, kind.Resource, suspend()`},
 		{"H7", "a Workload with the label is taken, whoever controls it", "holdable/find.go",
@@ -469,6 +468,28 @@ func handMades() []handMade {
 		{"G1", "the gate does not look at the pods", "holdable/gate.go",
 			`s.pod, err = remaining(ctx, r, c.kind.Pods, job)`,
 			`_, err = remaining(ctx, r, c.kind.Pods, job)`},
+		{"G1", "the gate does not look at what makes the pods", "holdable/gate.go",
+			`if s.maker, err = running(ctx, r, c.kind.Makes, job); s.maker != "" || err != nil {`,
+			`if _, err = running(ctx, r, c.kind.Makes, job); err != nil {`},
+		{"G1", "the gate lists the pods before it looks at what makes them", "holdable/gate.go",
+			`if s.maker, err = running(ctx, r, c.kind.Makes, job); s.maker != "" || err != nil {
+		return s, err
+	}
+	s.pod, err = remaining(ctx, r, c.kind.Pods, job)
+	return s, err`,
+			`if s.pod, err = remaining(ctx, r, c.kind.Pods, job); s.pod != "" || err != nil {
+				return s, err
+			}
+			s.maker, err = running(ctx, r, c.kind.Makes, job)
+			return s, err`},
+		{"G1", "the gate looks at the first of what makes the pods only", "holdable/made.go",
+			`if found != "" || err != nil {
+			return found, err
+		}`,
+			`return found, err`},
+		{"G1", "in Kueue mode nothing makes the pods", "kinds/kueue.go",
+			`held.Pods, held.Makes = kind.Pods, kind.Makes`,
+			`held.Pods = kind.Pods`},
 		{"G1", "the gate answers while the Workload is being evicted", "holdable/gate_judge.go",
 			`case isTrue(w.obj, "Evicted"):`,
 			`case isTrue(w.obj, "Evicted") && s.pod != "":`},
@@ -476,7 +497,7 @@ func handMades() []handMade {
 			`case !isTrue(w.obj, "QuotaReserved"):`,
 			`case w.obj == nil:`},
 		{"G1", "the gate does not look whether the job has been stopped", "holdable/gate_judge.go",
-			`namedRuns:    g.kind.Of.runs(job),`,
+			`namedRuns:    g.kind.Of.Stop.runs(job),`,
 			``},
 		{"G2", "the gate lets an object pass on which a hold was undone", "holdable/gate_judge.go",
 			`case s.workload.hold != nil:

@@ -4,6 +4,7 @@ package gatetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -165,6 +166,11 @@ func TestHeldAsSoonAsItIsLetIn(t *testing.T) {
 	all, _ := s.watcher.doubles()
 	late, seen := lo.FilterReject(all, func(d double, _ int) bool { return d.late })
 	s.sideBySide(seen)
+	waited := 0
+	for name := range s.watcher.diary {
+		waited += strings.Count(strings.Join(s.watcher.story(name), "\n"), "is not paused")
+	}
+	t.Log("not paused:", waited)
 	t.Logf("%d rounds; %d pods were made after the gate had looked, beside the next execution; Kueue and Trainer have never stopped %d of %d jobs",
 		rounds.Load(), len(late), stuck.Load(), parallel)
 }
@@ -187,7 +193,7 @@ func TestLiftedBeforeKueueHasSeenIt(t *testing.T) {
 	s.makeQueue(10, holdable.DefaultGateCheck)
 	job := s.makeJob("job", nil)
 	pod := s.runs(job, "")
-	s.withoutKueue(func() error {
+	s.without(stack.Kueue, func() error {
 		if _, err := s.holder.Hold(s.soon(), ref(job), call(1)); err != nil {
 			return err
 		}
@@ -199,9 +205,9 @@ func TestLiftedBeforeKueueHasSeenIt(t *testing.T) {
 	}
 }
 
-// withoutKueue does something while Kueue stands still, and its webhooks, without
-// which nobody can write a Workload, are out of the way.
-func (s *scene) withoutKueue(do func() error) {
+// without does something while a component stands still, and its webhooks,
+// without which nobody can write its objects, are out of the way.
+func (s *scene) without(component stack.Component, do func() error) {
 	s.Helper()
 	var putBack []func() error
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
@@ -209,7 +215,7 @@ func (s *scene) withoutKueue(do func() error) {
 		all, err := configs.List(s.soon(), metav1.ListOptions{})
 		must(s.T, err)
 		for _, config := range all.Items {
-			if !strings.HasPrefix(config.GetName(), string(stack.Kueue)) {
+			if !strings.HasPrefix(config.GetName(), string(component)) {
 				continue
 			}
 			must(s.T, configs.Delete(s.soon(), config.GetName(), metav1.DeleteOptions{}))
@@ -221,14 +227,71 @@ func (s *scene) withoutKueue(do func() error) {
 			})
 		}
 	}
-	must(s.T, shared.stack.Pause(stack.Kueue))
+	must(s.T, shared.stack.Pause(component))
 	time.Sleep(time.Second) // until kube-apiserver asks the webhooks no more
 	failed := do()
-	must(s.T, shared.stack.Resume(stack.Kueue))
+	must(s.T, shared.stack.Resume(component))
 	for _, put := range putBack {
 		must(s.T, put())
 	}
 	must(s.T, failed)
+}
+
+// Rules G1, I5: a job is held and released while JobSet and Trainer stand still,
+// JobSet before it has made a Job and Trainer before it has suspended the JobSet.
+// The job is suspended then and has no pods, and pods are on their way. The gate
+// stays shut, says why, and counts nothing until the JobSet is suspended.
+//
+// Kueue takes such a job for stopped, and then Trainer does not suspend the JobSet
+// by itself: see counted. Whoever suspends it by hand lets it go on.
+func TestTheGateWaitsForTheJobSet(t *testing.T) {
+	s := newScene(t)
+	first := shared.startGate(t)
+	first.ready()
+	s.makeQueue(10, holdable.DefaultGateCheck)
+	first.kill() // the job is not to be let in yet
+	jobSets := s.Client().Resource(schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}).Namespace(s.name)
+	job := s.makeJob("job", nil)
+	jobSet := func(what string, is func(suspended bool) bool) error {
+		return until(s.soon(), what, func() bool {
+			obj, err := jobSets.Get(s.soon(), job.GetName(), metav1.GetOptions{})
+			return err == nil && is(suspended(obj))
+		})
+	}
+	must(t, jobSet("the job has a JobSet", func(bool) bool { return true }))
+	shut := func() error {
+		in, err := s.holder.Inspect(s.soon(), ref(job))
+		if err == nil && (in.Gate != "Pending" || in.GateWhy != "JobSet job is not paused" || in.Executions != 1) {
+			err = fmt.Errorf("while the JobSet is not suspended: %+v", in)
+		}
+		return err
+	}
+	s.without(stack.JobSet, func() error {
+		shared.startGate(t).ready()
+		if err := jobSet("the JobSet is resumed", func(suspended bool) bool { return !suspended }); err != nil {
+			return err
+		}
+		s.without(stack.Trainer, func() error {
+			if err := s.hold(s.soon(), job, 1); err != nil {
+				return err
+			}
+			if err := s.release(s.soon(), job, 1); err != nil {
+				return err
+			}
+			if err := until(s.soon(), "the gate says why it is shut", func() bool { return shut() == nil }); err != nil {
+				return errors.Join(err, shut())
+			}
+			time.Sleep(5 * time.Second)
+			return shut()
+		})
+		return nil
+	})
+	_, err := jobSets.Patch(s.soon(), job.GetName(), types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{})
+	must(t, err)
+	if s.runs(job, ""); s.executions(job) != 2 {
+		t.Errorf("A is %d in the second execution", s.executions(job))
+	}
+	s.neverTwice()
 }
 
 // Only a pod that was made after the gate had looked is told apart.

@@ -140,8 +140,7 @@ func (s *scene) waitRuns(ctx context.Context, job *cluster.Object, before types.
 		err = s.counted(ctx, job)
 	}
 	if err != nil {
-		workload, _ := s.Workload(context.WithoutCancel(ctx), job)
-		err = fmt.Errorf("%w; its Workload: %v", err, workload)
+		err = fmt.Errorf("%w:\n%s", err, strings.Join(s.watcher.story(job.GetName()), "\n"))
 	}
 	return uid, err
 }

@@ -148,7 +148,7 @@ func conditions(obj *cluster.Object) string {
 		items, _, _ := unstructured.NestedSlice(obj.Object, "status", list)
 		for _, item := range items {
 			if c, ok := item.(map[string]any); ok && c[value] != "False" {
-				out = append(out, fmt.Sprintf("%v%v %v", c["type"], c["name"], c[value]))
+				out = append(out, strings.TrimSpace(fmt.Sprintf("%v%v %v %v", c["type"], c["name"], c[value], c["message"])))
 			}
 		}
 	}

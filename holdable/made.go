@@ -1,0 +1,117 @@
+package holdable
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubehold/kubehold/meta"
+	"github.com/kubehold/kubehold/retry"
+)
+
+// A Made is a kind of objects that stand between an object and its pods: a
+// controller makes them for the object, and pauses them once it has seen that
+// the object is paused. Until then pods may still be made for them, which no
+// list of pods shows.
+type Made struct {
+	Kind     string
+	Resource schema.GroupVersionResource
+	// Selector returns the label selector of those that were made for the named
+	// object. Nil: there is at most one, and it has the name of the named object.
+	Selector func(named *unstructured.Unstructured) (string, error)
+	// Stop is their pause field.
+	Stop Stop
+	// Ended says how one of them has ended, "" if it has not: what has ended
+	// makes nothing. Nil: they never end.
+	Ended func(*unstructured.Unstructured) string
+}
+
+// AsMade returns the kind as one that is made for another, found by selector; see
+// Made.
+func (h Holdable[T]) AsMade(selector func(*unstructured.Unstructured) (string, error)) Made {
+	return Made{Kind: h.Kind, Resource: h.Resource, Selector: selector, Stop: h.Pause.Stop(), Ended: h.Ended}
+}
+
+// A Stop is a pause field as it is read, whatever its type.
+type Stop struct {
+	// Path leads to the field. Without one, nothing says that the object runs.
+	Path []string
+	// Held is its value that stops the object, and Absent what it reads where it
+	// is missing.
+	Held, Absent any
+}
+
+// Stop returns the field as it is read.
+func (p Pause[T]) Stop() Stop { return Stop{Path: p.Path, Held: p.Held, Absent: p.Absent} }
+
+// runs reports whether an object is not stopped by the field. One that cannot be
+// read stops nothing.
+func (s Stop) runs(obj *unstructured.Unstructured) bool {
+	value, err := retry.Lookup(obj, s.Path...)
+	if value == nil {
+		value = s.Absent
+	}
+	return len(s.Path) > 0 && (err != nil || value != s.Held)
+}
+
+// runs reports whether something may still be made for obj.
+func (m Made) runs(obj *unstructured.Unstructured) bool {
+	return m.Stop.runs(obj) && ask(m.Ended, obj) == "" && obj.GetDeletionTimestamp() == nil
+}
+
+// running returns the first of what was made for the named object that is not
+// paused, "" if all is.
+func running(ctx context.Context, r retry.Reader, makes []Made, named *unstructured.Unstructured) (string, error) {
+	for _, m := range makes {
+		found := ""
+		err := m.each(ctx, r, named, func(obj *unstructured.Unstructured) bool {
+			if m.runs(obj) {
+				found = m.Kind + " " + obj.GetName()
+			}
+			return found == ""
+		})
+		if found != "" || err != nil {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// each calls visit for what was made for the named object, until visit returns
+// false. A kind that is not served has no objects.
+func (m Made) each(ctx context.Context, r retry.Reader, named *unstructured.Unstructured, visit func(*unstructured.Unstructured) bool) error {
+	err := m.find(ctx, r, named, visit)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (m Made) find(ctx context.Context, r retry.Reader, named *unstructured.Unstructured, visit func(*unstructured.Unstructured) bool) error {
+	if m.Selector == nil {
+		obj, err := r.Get(ctx, m.Resource, named.GetNamespace(), named.GetName())
+		if err == nil {
+			visit(obj)
+		}
+		return err
+	}
+	selector, err := selectorOf(m.Kind, m.Selector, named)
+	if err != nil {
+		return err
+	}
+	return r.Each(ctx, m.Resource, named.GetNamespace(), selector, visit)
+}
+
+// selectorOf returns the label selector of what belongs to the named object.
+func selectorOf(kind string, of func(*unstructured.Unstructured) (string, error), named *unstructured.Unstructured) (string, error) {
+	selector, err := of(named)
+	if err == nil && selector == "" {
+		err = meta.Errorf(meta.ErrRejected, "an empty selector would take every %s of the namespace for the object's", kind)
+	}
+	if err != nil {
+		return "", meta.Errorf(meta.ErrRejected, "the %ss of the object cannot be found", kind).Because(err)
+	}
+	return selector, nil
+}
