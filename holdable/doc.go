@@ -48,8 +48,9 @@
 //
 // In Kueue mode Kueue decides when a job that was released, or evicted for any
 // other reason, runs again, and it does not wait for the pods of the execution
-// before. A [Gate] does: it answers an admission check of Kueue's, and counts the
-// executions. [Inspection] says whether one is there.
+// before. A [Gate] does, and for what is still to make pods: it answers an
+// admission check of Kueue's, and counts the executions. [Inspection] says whether
+// one is there.
 //
 // # The decisions
 //

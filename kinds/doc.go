@@ -16,7 +16,8 @@
 // # What is known of each kind
 //
 // TrainJob (trainer.kubeflow.org/v1alpha1): its condition Suspended is computed
-// from its spec and proves nothing; only its pods do.
+// from its spec and proves nothing; only its pods do. Trainer pauses its JobSet
+// later, which makes pods until then.
 //
 // Job (batch/v1): a suspend resets its startTime, so that
 // activeDeadlineSeconds starts again from zero on release.

@@ -101,6 +101,13 @@ func until(ctx context.Context, what string, holds func() bool) error {
 	return nil
 }
 
+// within waits for so long.
+func (s *scene) within(limit time.Duration, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
+	defer cancel()
+	return until(ctx, what, holds)
+}
+
 // counted waits until the TrainJob counts its pod. Kueue takes a job that counts
 // none for stopped as soon as it has suspended it, and then takes back what it has
 // put into its template; Trainer cannot write both to the JobSet at once, and so
@@ -202,17 +209,11 @@ func (s *scene) makeJobs(n int) []*cluster.Object {
 	return jobs
 }
 
-// neverTwice fails if two executions of a job were there at the same time.
+// neverTwice fails if two executions of a job were there at the same time, and
+// tells the story of that job.
 func (s *scene) neverTwice() {
 	s.Helper()
 	all, _ := s.watcher.doubles()
-	s.sideBySide(all)
-}
-
-// sideBySide fails the test for executions side by side, and tells the story of
-// their jobs.
-func (s *scene) sideBySide(all []double) {
-	s.Helper()
 	for _, d := range all {
 		s.Errorf("two executions side by side, %s beside %s:\n%s", d.pod, d.beside, strings.Join(s.watcher.story(d.job), "\n"))
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -44,34 +43,17 @@ type watcher struct {
 	beside  time.Duration
 	// diary tells of every version of what belongs to a job, by job.
 	diary map[string][]string
-	// raised is the resourceVersion with which A was raised last, by job, and born
-	// that of a pod when it was seen first.
-	raised map[string]raise
-	born   map[types.UID]string
 }
 
 // A double is a pod that was made while one of another execution remained.
-type double struct {
-	job, pod, beside string
-	// late: the one that remained was made after A had been raised for the next
-	// execution, when the gate had looked for pods already.
-	late bool
-}
-
-// A raise is A, and the version of the job that has it first.
-type raise struct{ executions, version string }
-
-func newWatcher() *watcher {
-	return &watcher{
-		pods: map[types.UID]*cluster.Object{}, made: map[string]int{}, overlap: map[types.UID]time.Time{},
-		diary: map[string][]string{}, raised: map[string]raise{}, born: map[types.UID]string{},
-	}
-}
+type double struct{ job, pod, beside string }
 
 // watchNamespace sees what happens until ctx ends.
 func watchNamespace(ctx context.Context, client dynamic.Interface, namespace string) (*watcher, error) {
-	w := newWatcher()
-	w.jobs = informer(client, cluster.TrainJobs(), namespace)
+	w := &watcher{
+		jobs: informer(client, cluster.TrainJobs(), namespace),
+		pods: map[types.UID]*cluster.Object{}, made: map[string]int{}, overlap: map[types.UID]time.Time{}, diary: map[string][]string{},
+	}
 	pods := informer(client, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace)
 	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { w.saw(o) },
@@ -84,7 +66,7 @@ func watchNamespace(ctx context.Context, client dynamic.Interface, namespace str
 	all := []cache.SharedIndexInformer{w.jobs, pods}
 	for _, resource := range []schema.GroupVersionResource{
 		cluster.Workloads(),
-		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
+		jobSets(),
 		{Group: "batch", Version: "v1", Resource: "jobs"},
 	} {
 		all = append(all, informer(client, resource, namespace))
@@ -130,15 +112,6 @@ func (w *watcher) note(what string, o any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.diary[job] = append(w.diary[job], line)
-	if obj.GetKind() == "TrainJob" && a != w.raised[job].executions {
-		w.raised[job] = raise{a, obj.GetResourceVersion()}
-	}
-}
-
-// newer says that a resourceVersion is newer than another.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
 }
 
 // conditions are those that are True, and how the admission checks stand.
@@ -168,6 +141,10 @@ func informer(client dynamic.Interface, resource schema.GroupVersionResource, na
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &cluster.Object{}, 0, cache.Indexers{})
 }
 
+func jobSets() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
+}
+
 func jobOf(pod *cluster.Object) string { return pod.GetLabels()[cluster.JobSetLabel] }
 
 func (w *watcher) saw(o any) {
@@ -179,11 +156,9 @@ func (w *watcher) saw(o any) {
 	defer w.mu.Unlock()
 	if _, known := w.pods[pod.GetUID()]; !known {
 		w.made[jobOf(pod)]++
-		w.born[pod.GetUID()] = pod.GetResourceVersion()
 		for _, other := range w.pods {
 			if jobOf(other) == jobOf(pod) && holdable.PodRemains(other) {
-				raised := w.raised[jobOf(pod)].version
-				w.double = append(w.double, double{jobOf(pod), pod.GetName(), other.GetName(), raised != "" && newer(w.born[other.GetUID()], raised)})
+				w.double = append(w.double, double{jobOf(pod), pod.GetName(), other.GetName()})
 				w.overlap[other.GetUID()] = time.Now()
 			}
 		}
@@ -226,6 +201,13 @@ func (w *watcher) story(job string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.diary[job])
+}
+
+// waits counts the answers of the gate that say so, over all jobs.
+func (w *watcher) waits(why string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return lo.SumBy(lo.Flatten(lo.Values(w.diary)), func(line string) int { return strings.Count(line, why) })
 }
 
 // newest returns a job's pod that was made last, nil if none is there.
