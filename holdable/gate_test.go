@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
 	"github.com/kubehold/kubehold/holdable"
@@ -72,9 +74,9 @@ func (c *cluster) entry(check string) (state, message string) {
 }
 
 // G3: the Workload is read before the job, and what is below the job after it,
-// from the top down, so that the pods are listed last; A is
-// raised, with its key, on a job that was read before the Workload; then all is
-// read again, and Ready goes to the status.
+// from the top down, so that the pods are listed last; A is raised, with its key,
+// on a job that was read before the Workload; then all is read again, and Ready
+// goes to the status.
 func TestG3WhatIsSentInWhichOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newAskedCluster(t)
@@ -180,8 +182,17 @@ func TestG1ItSaysWhatItWaitsFor(t *testing.T) {
 				t.Errorf("the check is %s: %s", state, message)
 			}
 		}
+		made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job", "spec": map[string]any{"suspend": false}}}
+		made.SetName("llm")
+		made.SetLabels(map[string]string{rapidtest.JobSetNameLabel: "job"})
+		c.create(rapidtest.Jobs().GVR, made)
 		c.create(pods(), pod("llm-0", "job"))
 		c.create(pods(), pod("llm-1", "job"))
+		shut("Job llm is not paused")
+		if sent := c.wire.take(); slices.ContainsFunc(sent, func(request string) bool { return strings.HasPrefix(request, "GET pods") }) {
+			t.Errorf("it looks for pods while they are made: %v", sent)
+		}
+		c.patch(rapidtest.Jobs().GVR, "llm", `{"spec":{"suspend":true}}`)
 		c.create(pods(), pod("someone-elses", "another-job"))
 		c.create(pods(), ended(pod("ended", "job")))
 		shut("pod llm-0")
@@ -197,8 +208,8 @@ func TestG1ItSaysWhatItWaitsFor(t *testing.T) {
 		shut(`hold-instance="seven"`)
 		c.lift(workloads(), "wl")
 		c.remove(pods(), "llm-1")
-		if len(c.commits()) != 4 {
-			t.Errorf("%d commits for four things to say", len(c.commits()))
+		if len(c.commits()) != 5 {
+			t.Errorf("%d commits for five things to say", len(c.commits()))
 		}
 		if a, err := c.answer(g); err != nil || a.State != holdable.GateOpened {
 			t.Errorf("%+v, %v", a, err)
@@ -257,6 +268,8 @@ func TestGateRefuses(t *testing.T) {
 		"NoWorkload":       {func(c *cluster) { c.remove(workloads(), "wl") }, ref, time.Minute, meta.ErrMissing, "no Workload"},
 		"AnotherJob":       {nil, meta.Ref{Namespace: "ns", Name: "job", UID: "old"}, time.Minute, meta.ErrMissing, ""},
 		"TwoWorkloads":     {func(c *cluster) { c.create(workloads(), workload("wl2", c.job)) }, ref, time.Minute, meta.ErrRejected, "wl, wl2"},
+		"MayNotGetJobSets": {deny("get", "jobsets", ""), ref, time.Minute, meta.ErrForbidden, "get jobsets"},
+		"MayNotListJobs":   {deny("list", "jobs", ""), ref, time.Minute, meta.ErrForbidden, "list jobs"},
 		"MayNotListPods":   {deny("list", "pods", ""), ref, time.Minute, meta.ErrForbidden, "list pods"},
 		"MayNotUpdateJobs": {deny("update", "trainjobs", ""), ref, time.Minute, meta.ErrForbidden, "update trainjobs"},
 	} {
