@@ -62,7 +62,7 @@ func newCluster(t rapid.TB, rules ...rapidtest.Rule) *cluster {
 func newClusterOf(t rapid.TB, job *unstructured.Unstructured, rules ...rapidtest.Rule) *cluster {
 	t.Helper()
 	c := &cluster{TB: t, plan: rapidtest.NewPlan(rules...)}
-	c.server = rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.Jobs(), rapidtest.Pods())
+	c.server = rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.JobSets(), rapidtest.Jobs(), rapidtest.Workloads(), rapidtest.Pods())
 	c.others = c.server.Dynamic("others")
 	c.job = c.create(trainJobs(), job).GetUID()
 	c.config = c.server.RESTConfig("us", c.runHooks, c.plan.Middleware)

@@ -36,11 +36,11 @@ const (
 // also waits until all that stands between the job and its pods, as
 // Holdable.Makes says, reads paused itself.
 //
-// What it does not cover: the last of these controllers, where it makes a pod
-// from a version of its object that is older than the pause, after the gate has
-// seen that no pod remains; a Workload slice of an elastic job, which runs
-// beside the pods of the slice it replaces by design; and the manager cluster of
-// MultiKueue, where no pods are. It is safe for concurrent use.
+// What it does not cover: a controller that acts on a version of its object from
+// before the pause after the gate has looked, be it that it makes a pod or that it
+// resumes what others then make pods for; a Workload slice of an elastic job, which
+// runs beside the pods of the slice it replaces by design; and the manager cluster
+// of MultiKueue, where no pods are. It is safe for concurrent use.
 type Gate struct {
 	kind   Holdable[bool]
 	engine *retry.Engine
@@ -95,6 +95,9 @@ type GateAnswer struct {
 	// Why says what the gate waits for, or why it is not its turn. It is what
 	// the check says, though that may be shortened.
 	Why string
+	// Maker is something that makes pods of the job and is not paused, by kind and
+	// name, where it waits for that.
+	Maker string
 	// Pod is one that remains, where it waits for pods.
 	Pod string
 	// Executions is A.
@@ -206,6 +209,7 @@ func (c *gateCall) answer(ctx context.Context) (answer GateAnswer, done bool, er
 		ResourceVersion: res.Object.GetResourceVersion(),
 		State:           state,
 		Why:             ruled.why,
+		Maker:           seen.maker,
 		Pod:             seen.pod,
 		Executions:      ruled.executions,
 	}, ruled.do != raise, nil

@@ -20,7 +20,7 @@ import (
 // earlier execution has not ended.
 func ExampleGate() {
 	ctx := context.Background()
-	server := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.Workloads(), rapidtest.Pods())
+	server := rapidtest.NewServer(rapidtest.TrainJobs(), rapidtest.JobSets(), rapidtest.Jobs(), rapidtest.Workloads(), rapidtest.Pods())
 	client := server.Dynamic("example") // on a cluster: dynamic.NewForConfig
 	store := func(resource rapidtest.Resource, obj *unstructured.Unstructured) *unstructured.Unstructured {
 		status := obj.Object["status"]

@@ -51,7 +51,7 @@ func gateKind() Holdable[bool] {
 		GatedElsewhere: true,
 		Of: &Named{
 			Kind: "TrainJob", Resource: schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-			UIDLabel: "kueue.x-k8s.io/job-uid", Stop: Stop{Field("spec", "suspend"), true, false},
+			UIDLabel: "kueue.x-k8s.io/job-uid", Stop: Pause[bool]{Path: Field("spec", "suspend"), Held: true}.Stop(),
 		},
 	}
 }

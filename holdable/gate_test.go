@@ -189,6 +189,9 @@ func TestG1ItSaysWhatItWaitsFor(t *testing.T) {
 		c.create(pods(), pod("llm-0", "job"))
 		c.create(pods(), pod("llm-1", "job"))
 		shut("Job llm is not paused")
+		if a, err := c.answer(g); err != nil || a.Maker != "Job llm" || a.Pod != "" {
+			t.Errorf("%+v, %v", a, err)
+		}
 		if sent := c.wire.take(); slices.ContainsFunc(sent, func(request string) bool { return strings.HasPrefix(request, "GET pods") }) {
 			t.Errorf("it looks for pods while they are made: %v", sent)
 		}

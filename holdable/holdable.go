@@ -52,7 +52,8 @@ type Holdable[T Value] struct {
 	// the object is drained is not known (rule K3).
 	Pods func(named *unstructured.Unstructured) (string, error)
 	// Makes are the kinds of objects that stand between the named object and its
-	// pods, from the top down. The readmission gate goes by them (rule G1).
+	// pods, from the top down. The readmission gate goes by them (rule G1); a
+	// Release, and whether an object is drained, go by its pods alone (rule R5).
 	Makes []Made
 	// GatedElsewhere says that something else keeps a resumed object from
 	// running beside its earlier pods, so that Release does not have to: in
@@ -182,8 +183,8 @@ func (h Holdable[T]) Check() error {
 		return meta.Invalidf("descriptor of %s: a start gate belongs to the object that callers name", h.Kind)
 	}
 	for _, m := range h.Makes {
-		if m.Kind == "" || m.Resource.Version == "" || m.Resource.Resource == "" || len(m.Stop.Path) == 0 {
-			return meta.Invalidf("descriptor of %s: what is made for it needs a kind, a version, a resource and a pause field, not %q %v %q", h.Kind, m.Kind, m.Resource, m.Stop.Path)
+		if m.Kind == "" || m.Resource.Version == "" || m.Resource.Resource == "" || len(m.Stop.path) == 0 {
+			return meta.Invalidf("descriptor of %s: what is made for it needs a kind, a version, a resource and a pause field, not %q %v %q", h.Kind, m.Kind, m.Resource, m.Stop.path)
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func TestHoldableCheck(t *testing.T) {
 		"MadeOfNoKind":       {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil), {Resource: parts()}} }), "what is made for it needs"},
 		"MadeOfNoVersion":    {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil)}; h.Makes[0].Resource.Version = "" }), "what is made for it needs"},
 		"MadeOfNoResource":   {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil)}; h.Makes[0].Resource.Resource = "" }), "what is made for it needs"},
-		"MadeWithoutAPause":  {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil)}; h.Makes[0].Stop.Path = nil }), "what is made for it needs"},
+		"MadeWithoutAPause":  {machineWith(func(h *Holdable[bool]) { h.Makes = []Made{part(nil)}; h.Makes[0].Stop = Stop{} }), "what is made for it needs"},
 		"GateOfAnother":      {described(ticketed(), func(h *Holdable[bool]) { h.StartGate = true }), "a start gate belongs to"},
 	}
 	for name, tc := range invalid {

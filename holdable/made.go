@@ -14,17 +14,19 @@ import (
 // A Made is a kind of objects that stand between an object and its pods: a
 // controller makes them for the object, and pauses them once it has seen that
 // the object is paused. Until then pods may still be made for them, which no
-// list of pods shows.
+// list of pods shows. Whoever may see the object's pods must be able to see what
+// is made: a kind that is not served is an error.
 type Made struct {
 	Kind     string
 	Resource schema.GroupVersionResource
 	// Selector returns the label selector of those that were made for the named
-	// object. Nil: there is at most one, and it has the name of the named object.
+	// object. Nil: there is at most one, and it has the name of the named object,
+	// whoever made it.
 	Selector func(named *unstructured.Unstructured) (string, error)
 	// Stop is their pause field.
 	Stop Stop
-	// Ended says how one of them has ended, "" if it has not: what has ended
-	// makes nothing. Nil: they never end.
+	// Ended says how one of them has ended, "" if it has not: nothing is made any
+	// more for what has ended, nor for what is being deleted. Nil: they never end.
 	Ended func(*unstructured.Unstructured) string
 }
 
@@ -34,26 +36,24 @@ func (h Holdable[T]) AsMade(selector func(*unstructured.Unstructured) (string, e
 	return Made{Kind: h.Kind, Resource: h.Resource, Selector: selector, Stop: h.Pause.Stop(), Ended: h.Ended}
 }
 
-// A Stop is a pause field as it is read, whatever its type.
+// A Stop is a pause field as it is read, whatever its type; see Pause.Stop. The
+// zero Stop says of no object that it runs.
 type Stop struct {
-	// Path leads to the field. Without one, nothing says that the object runs.
-	Path []string
-	// Held is its value that stops the object, and Absent what it reads where it
-	// is missing.
-	Held, Absent any
+	path         []string
+	held, absent any
 }
 
 // Stop returns the field as it is read.
-func (p Pause[T]) Stop() Stop { return Stop{Path: p.Path, Held: p.Held, Absent: p.Absent} }
+func (p Pause[T]) Stop() Stop { return Stop{path: p.Path, held: p.Held, absent: p.Absent} }
 
 // runs reports whether an object is not stopped by the field. One that cannot be
 // read stops nothing.
 func (s Stop) runs(obj *unstructured.Unstructured) bool {
-	value, err := retry.Lookup(obj, s.Path...)
+	value, err := retry.Lookup(obj, s.path...)
 	if value == nil {
-		value = s.Absent
+		value = s.absent
 	}
-	return len(s.Path) > 0 && (err != nil || value != s.Held)
+	return len(s.path) > 0 && (err != nil || value != s.held)
 }
 
 // runs reports whether something may still be made for obj.
@@ -80,19 +80,14 @@ func running(ctx context.Context, r retry.Reader, makes []Made, named *unstructu
 }
 
 // each calls visit for what was made for the named object, until visit returns
-// false. A kind that is not served has no objects.
+// false.
 func (m Made) each(ctx context.Context, r retry.Reader, named *unstructured.Unstructured, visit func(*unstructured.Unstructured) bool) error {
-	err := m.find(ctx, r, named, visit)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-func (m Made) find(ctx context.Context, r retry.Reader, named *unstructured.Unstructured, visit func(*unstructured.Unstructured) bool) error {
 	if m.Selector == nil {
 		obj, err := r.Get(ctx, m.Resource, named.GetNamespace(), named.GetName())
-		if err == nil {
+		switch {
+		case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err): // no proxy's 404
+			return nil
+		case err == nil:
 			visit(obj)
 		}
 		return err

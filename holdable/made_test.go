@@ -104,7 +104,7 @@ func TestRunning(t *testing.T) {
 	odd := func(*unstructured.Unstructured) (string, error) { return "", errors.New("odd") }
 	none := func(*unstructured.Unstructured) (string, error) { return "", nil }
 	all := []*unstructured.Unstructured{made("a", true), made("m", false), made("z", false)}
-	notFound := apierrors.NewNotFound(parts().GroupResource(), "")
+	noRoute := apierrors.NewGenericServerResponse(404, "get", parts().GroupResource(), "m", "404 page not found", 0, true)
 	for name, tc := range map[string]struct {
 		makes   []Made
 		objects []*unstructured.Unstructured
@@ -119,8 +119,8 @@ func TestRunning(t *testing.T) {
 		"TheFirst":       {[]Made{part(PodsNamed("machine"))}, all, nil, "Part m", ""},
 		"AllPaused":      {[]Made{part(PodsNamed("machine")), part(nil)}, all[:1], nil, "", ""},
 		"TheSecondKind":  {[]Made{part(nil), part(PodsNamed("machine"))}, all[2:], nil, "Part z", ""},
-		"NotServed":      {[]Made{part(PodsNamed("machine"))}, nil, notFound, "", ""},
-		"NotServedThen":  {[]Made{part(PodsNamed("machine")), part(nil)}, nil, notFound, "", ""},
+		"NotServed":      {[]Made{part(PodsNamed("machine"))}, nil, noRoute, "", "could not find the requested resource"},
+		"NotServedToGet": {[]Made{part(nil)}, all, noRoute, "", "could not find the requested resource"},
 		"Forbidden":      {[]Made{part(PodsNamed("machine"))}, nil, apierrors.NewForbidden(parts().GroupResource(), "", nil), "", "forbidden"},
 		"ForbiddenToGet": {[]Made{part(nil)}, all, apierrors.NewForbidden(parts().GroupResource(), "", nil), "", "forbidden"},
 		"OddSelector":    {[]Made{part(odd)}, all, nil, "", "the Parts of the object cannot be found"},

@@ -172,7 +172,7 @@ func TestMakes(t *testing.T) {
 				}
 				got = append(got, m.Kind+" "+found)
 				kind := whole[m.Kind]
-				if diff := cmp.Diff(kind.Pause.Stop(), m.Stop); m.Resource != kind.Resource || diff != "" || m.Ended(job(nil, "Failed=True")) == "" {
+				if diff := cmp.Diff(kind.Pause.Stop(), m.Stop, cmp.AllowUnexported(holdable.Stop{})); m.Resource != kind.Resource || diff != "" || m.Ended(job(nil, "Failed=True")) == "" {
 					t.Errorf("%s is not paused or ended as its kind is: %s", m.Kind, diff)
 				}
 			}
@@ -195,8 +195,8 @@ func TestOnKueue(t *testing.T) {
 			t.Errorf("callers name %v, want %v", got.GroupVersionKind(), kind.GroupVersionKind())
 		}
 		want := &holdable.Named{Kind: kind.Kind, Resource: kind.Resource, UIDLabel: "kueue.x-k8s.io/job-uid",
-			Stop: holdable.Stop{Path: holdable.Field("spec", "suspend"), Held: true, Absent: false}}
-		if diff := cmp.Diff(want, got.Of); diff != "" {
+			Stop: holdable.Pause[bool]{Path: holdable.Field("spec", "suspend"), Held: true}.Stop()}
+		if diff := cmp.Diff(want, got.Of, cmp.AllowUnexported(holdable.Stop{})); diff != "" {
 			t.Error(diff)
 		}
 		workload := kinds.Workload()

@@ -15,7 +15,8 @@ import (
 //	&Relay{Client: c, From: JobSets(), To: Jobs()}
 //	&Trainer{Client: c, Jobs: Jobs()}
 //
-// One that is given no step is behind: what it should have paused runs on.
+// One that is given no step is behind: what it should have paused runs on. When it
+// acts, it goes by what is there now.
 type Relay struct {
 	// Client is what it works with.
 	Client dynamic.Interface

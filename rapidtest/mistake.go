@@ -86,6 +86,9 @@ func (s *suite) server() *Server {
 	} else if s.ownedByKueue() {
 		resources = append(resources, Workloads())
 	}
+	for _, made := range s.subject.makes {
+		resources = append(resources, knownResource(made.Resource, made.Kind, true))
+	}
 	return NewServer(resources...)
 }
 

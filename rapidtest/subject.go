@@ -37,6 +37,7 @@ type subject struct {
 
 	startGate    bool
 	pods         func(*unstructured.Unstructured) (string, error)
+	makes        []holdable.Made
 	waitsForPods bool
 	ended        func(*unstructured.Unstructured) string
 	deactivated  func(*unstructured.Unstructured) string
@@ -52,6 +53,7 @@ func subjectOf[T holdable.Value](kind holdable.Holdable[T]) *subject {
 		resume:       kind.Pause.Resume,
 		startGate:    kind.StartGate,
 		pods:         kind.Pods,
+		makes:        kind.Makes,
 		waitsForPods: kind.Pods != nil && !kind.GatedElsewhere,
 		ended:        orNever(kind.Ended),
 		deactivated:  orNever(kind.Deactivated),
@@ -88,6 +90,9 @@ func (s *subject) server() *Server {
 	}
 	if s.indirect() {
 		resources = append(resources, Resource{GVR: s.named, Kind: s.namedKind, Namespaced: !s.clusterScoped, StatusSubresource: true})
+	}
+	for _, made := range s.makes {
+		resources = append(resources, Resource{GVR: made.Resource, Kind: made.Kind, Namespaced: true, StatusSubresource: true})
 	}
 	return NewServer(resources...)
 }

@@ -142,7 +142,7 @@ func newWorld(t *testing.T, checks ...string) *world {
 		&rapidtest.Kueue{Client: others, AdmissionChecks: checks},
 		&rapidtest.Relay{Client: w.server.Dynamic("trainer"), From: rapidtest.TrainJobs(), To: rapidtest.JobSets()},
 		&rapidtest.Relay{Client: w.server.Dynamic("jobset"), From: rapidtest.JobSets(), To: rapidtest.Jobs()},
-		&rapidtest.Trainer{Client: others, Jobs: rapidtest.Jobs(), Nodes: []string{"node-1", "node-2"}, Grace: 3 * time.Second},
+		&rapidtest.Trainer{Client: w.server.Dynamic("jobs"), Jobs: rapidtest.Jobs(), Nodes: []string{"node-1", "node-2"}, Grace: 3 * time.Second},
 		&rapidtest.Kubelet{Client: others},
 	} {
 		go rapidtest.Run(t.Context(), 100*time.Millisecond, actor)
@@ -327,26 +327,33 @@ func TestI5WithoutTheGate(t *testing.T) {
 // G1: what should have been paused with the job keeps the gate shut, though the
 // job has no pods, and it is looked at again as soon as that is paused.
 func TestTheGateWaitsForWhatMakesPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, holdable.DefaultGateCheck)
-		_, stop := w.startGate()
-		defer stop()
-		w.isBehind("jobset", true) // so that there are no pods to hear of
-		job := w.createJob("job")
-		time.Sleep(5 * time.Second)
-		w.isBehind("trainer", true)
-		w.holdAndRelease(job, 1)
-		time.Sleep(2*lookAgain + lookAgain/2)
-		in, err := w.holder.Inspect(t.Context(), job)
-		if w.must(err); in.Gate != "Pending" || in.GateWhy != "JobSet job is not paused" || in.Executions != 1 {
-			t.Errorf("while its JobSet runs on: %+v", in)
-		}
-		w.isBehind("trainer", false)
-		time.Sleep(time.Second)
-		if in, err = w.holder.Inspect(t.Context(), job); in.Gate != "Ready" || in.Executions != 2 {
-			t.Errorf("a second after it was paused: %+v, %v", in, err)
-		}
-	})
+	for behind, tc := range map[string]struct{ next, why string }{
+		"trainer": {"jobset", "JobSet job is not paused"},
+		"jobset":  {"jobs", "Job job is not paused"},
+	} {
+		t.Run(behind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, holdable.DefaultGateCheck)
+				_, stop := w.startGate()
+				defer stop()
+				w.isBehind(tc.next, true) // so that there are no pods to hear of
+				job := w.createJob("job")
+				time.Sleep(5 * time.Second)
+				w.isBehind(behind, true)
+				w.holdAndRelease(job, 1)
+				time.Sleep(2*lookAgain + lookAgain/2)
+				in, err := w.holder.Inspect(t.Context(), job)
+				if w.must(err); in.Gate != "Pending" || in.GateWhy != tc.why || in.Executions != 1 {
+					t.Errorf("while it runs on: %+v", in)
+				}
+				w.isBehind(behind, false)
+				time.Sleep(time.Second)
+				if in, err = w.holder.Inspect(t.Context(), job); in.Gate != "Ready" || in.Executions != 2 {
+					t.Errorf("a second after it was paused: %+v, %v", in, err)
+				}
+			})
+		})
+	}
 }
 
 // A gate that is started late answers what has waited for it; a check that comes
