@@ -108,9 +108,9 @@ type GateAnswer struct {
 // on the job has not led to an answer.
 const lookAgain = 3
 
-// Answer looks at a job, at its Workload, at what was made for it and its pods, and answers the check if
-// it is the gate's turn. It is level-triggered: call it again whenever one of
-// these has changed, or at any other time.
+// Answer looks at a job, at its Workload, at what was made for it and its pods,
+// and answers the check if it is the gate's turn. It is level-triggered: call it
+// again whenever one of these has changed, or at any other time.
 //
 // Two objects are written, one after the other and each with the version of it
 // that was read as precondition. First A is raised on the job, with the key of

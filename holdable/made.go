@@ -65,18 +65,28 @@ func (m Made) runs(obj *unstructured.Unstructured) bool {
 // paused, "" if all is.
 func running(ctx context.Context, r retry.Reader, makes []Made, named *unstructured.Unstructured) (string, error) {
 	for _, m := range makes {
-		found := ""
-		err := m.each(ctx, r, named, func(obj *unstructured.Unstructured) bool {
-			if m.runs(obj) {
-				found = m.Kind + " " + obj.GetName()
-			}
-			return found == ""
-		})
-		if found != "" || err != nil {
-			return found, err
+		name, err := m.first(ctx, r, named, m.runs)
+		if err != nil {
+			return "", err
+		}
+		if name != "" {
+			return m.Kind + " " + name, nil
 		}
 	}
 	return "", nil
+}
+
+// first returns the name of the first that was made for the named object and of
+// which is says so, "" if there is none.
+func (m Made) first(ctx context.Context, r retry.Reader, named *unstructured.Unstructured, is func(*unstructured.Unstructured) bool) (string, error) {
+	found := ""
+	err := m.each(ctx, r, named, func(obj *unstructured.Unstructured) bool {
+		if is(obj) {
+			found = obj.GetName()
+		}
+		return found == ""
+	})
+	return found, err
 }
 
 // each calls visit for what was made for the named object, until visit returns
@@ -92,21 +102,12 @@ func (m Made) each(ctx context.Context, r retry.Reader, named *unstructured.Unst
 		}
 		return err
 	}
-	selector, err := selectorOf(m.Kind, m.Selector, named)
+	selector, err := m.Selector(named)
+	if err == nil && selector == "" {
+		err = meta.Errorf(meta.ErrRejected, "an empty selector would take every %s of the namespace for the object's", m.Kind)
+	}
 	if err != nil {
-		return err
+		return meta.Errorf(meta.ErrRejected, "the %ss of the object cannot be found", m.Kind).Because(err)
 	}
 	return r.Each(ctx, m.Resource, named.GetNamespace(), selector, visit)
-}
-
-// selectorOf returns the label selector of what belongs to the named object.
-func selectorOf(kind string, of func(*unstructured.Unstructured) (string, error), named *unstructured.Unstructured) (string, error) {
-	selector, err := of(named)
-	if err == nil && selector == "" {
-		err = meta.Errorf(meta.ErrRejected, "an empty selector would take every %s of the namespace for the object's", kind)
-	}
-	if err != nil {
-		return "", meta.Errorf(meta.ErrRejected, "the %ss of the object cannot be found", kind).Because(err)
-	}
-	return selector, nil
 }

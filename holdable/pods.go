@@ -73,16 +73,5 @@ func items(obj *unstructured.Unstructured, path ...string) []map[string]any {
 
 // remaining returns a pod of the named object that remains, "" if none does.
 func remaining(ctx context.Context, r retry.Reader, podsOf func(*unstructured.Unstructured) (string, error), named *unstructured.Unstructured) (string, error) {
-	selector, err := selectorOf("pod", podsOf, named)
-	if err != nil {
-		return "", err
-	}
-	found := ""
-	err = r.Each(ctx, pods(), named.GetNamespace(), selector, func(pod *unstructured.Unstructured) bool {
-		if PodRemains(pod) {
-			found = pod.GetName()
-		}
-		return found == ""
-	})
-	return found, err
+	return Made{Kind: "pod", Resource: pods(), Selector: podsOf}.first(ctx, r, named, PodRemains)
 }

@@ -483,10 +483,13 @@ func handMades() []handMade {
 			s.maker, err = running(ctx, r, c.kind.Makes, job)
 			return s, err`},
 		{"G1", "the gate looks at the first of what makes the pods only", "holdable/made.go",
-			`if found != "" || err != nil {
-			return found, err
+			`if name != "" {
+			return m.Kind + " " + name, nil
 		}`,
-			`return found, err`},
+			`if name != "" {
+				return m.Kind + " " + name, nil
+			}
+			break`},
 		{"G1", "in Kueue mode nothing makes the pods", "kinds/kueue.go",
 			`held.Pods, held.Makes = kind.Pods, kind.Makes`,
 			`held.Pods = kind.Pods`},
