@@ -123,16 +123,21 @@ func (c *Cluster) WaitFor(ctx context.Context, resource schema.GroupVersionResou
 
 // Wait asks until done is true. An error of ask does not end the wait, because
 // a component that is down for a moment is part of many tests; it is the last
-// thing seen when the context ends.
+// thing seen when the context ends. An error that came after that says no more
+// than that, and does not take the place of what was seen before.
 func Wait(ctx context.Context, what string, ask func(ctx context.Context) (done bool, seen any, err error)) error {
+	last := ""
 	for {
 		done, seen, err := ask(ctx)
 		if err == nil && done {
 			return nil
 		}
+		if err == nil || ctx.Err() == nil || last == "" {
+			last = describe(seen, err)
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w (last seen: %s)", what, context.Cause(ctx), describe(seen, err))
+			return fmt.Errorf("waiting until %s: %w (last seen: %s)", what, context.Cause(ctx), last)
 		case <-time.After(pollInterval):
 		}
 	}

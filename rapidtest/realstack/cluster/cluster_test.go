@@ -86,3 +86,23 @@ func TestWaitSaysWhatItSaw(t *testing.T) {
 		})
 	}
 }
+
+// The error of a request that the end of the wait has cut does not hide what was
+// seen before; where nothing was, it is all there is to say.
+func TestWaitSaysWhatItSawBeforeItsEnd(t *testing.T) {
+	for _, seenBefore := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		asked := 0
+		err := cluster.Wait(ctx, "the pod runs", func(context.Context) (bool, any, error) {
+			asked++
+			if seenBefore && asked == 1 {
+				return false, map[string]any{"phase": "Pending"}, nil
+			}
+			cancel()
+			return false, nil, errors.New("cut")
+		})
+		if err == nil || strings.Contains(err.Error(), "Pending") != seenBefore || strings.Contains(err.Error(), "cut") == seenBefore {
+			t.Errorf("seen before: %t: %v", seenBefore, err)
+		}
+	}
+}

@@ -152,12 +152,37 @@ func Running(pods []Object) []Object {
 
 // WaitPods waits until a TrainJob has n pods that run, and no other pods; with n
 // zero, until every pod is gone.
+//
+// A job with pods must count them as well before it runs for everybody. Kueue
+// takes a TrainJob that counts none for stopped as soon as it has suspended it, and
+// takes back what it has put into its template; Trainer cannot write both to the
+// JobSet at once, and the suspension never reaches the pods.
 func (c *Cluster) WaitPods(ctx context.Context, job *Object, n int) error {
-	return Wait(ctx, fmt.Sprintf("%s has %d running pods and no others", job.GetName(), n),
+	err := Wait(ctx, fmt.Sprintf("%s has %d running pods and no others", job.GetName(), n),
 		func(ctx context.Context) (bool, any, error) {
 			all, err := c.Pods(ctx, job)
 			return len(all) == n && len(Running(all)) == n, podStates(all), err
 		})
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = c.WaitFor(ctx, TrainJobs(), job, job.GetName()+" counts its pods", func(job *Object) bool {
+		return CountedJobs(job, "active") > 0
+	})
+	return err
+}
+
+// CountedJobs is how many of its Jobs a TrainJob counts as active, or ready, or
+// whatever else its status has a number for.
+func CountedJobs(job *Object, as string) int64 {
+	total := int64(0)
+	all, _, _ := unstructured.NestedSlice(job.Object, "status", "jobsStatus")
+	for _, one := range all {
+		jobs, _ := one.(map[string]any)
+		n, _ := jobs[as].(int64)
+		total += n
+	}
+	return total
 }
 
 // podStates is what a wait for pods says it has seen.

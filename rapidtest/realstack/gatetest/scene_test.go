@@ -108,19 +108,10 @@ func (s *scene) within(limit time.Duration, what string, holds func() bool) erro
 	return until(ctx, what, holds)
 }
 
-// counted waits until the TrainJob counts its pod. Kueue takes a job that counts
-// none for stopped as soon as it has suspended it, and then takes back what it has
-// put into its template; Trainer cannot write both to the JobSet at once, and so
-// the suspension never reaches the pods.
+// counted waits until the TrainJob counts its pod: see [cluster.Cluster.WaitPods].
 func (s *scene) counted(ctx context.Context, job *cluster.Object) error {
 	return until(ctx, job.GetName()+" counts its pod", func() bool {
-		jobs, _, _ := unstructured.NestedSlice(s.watcher.current(job).Object, "status", "jobsStatus")
-		for _, j := range jobs {
-			if m, ok := j.(map[string]any); ok && m["active"] == int64(1) {
-				return true
-			}
-		}
-		return false
+		return cluster.CountedJobs(s.watcher.current(job), "active") == 1
 	})
 }
 

@@ -261,16 +261,27 @@ func TestASuspensionThatNeverArrives(t *testing.T) {
 
 // In Kueue mode the same edit has Kueue delete the Workload and make no other for
 // as long as the pods run. There is nothing to hold then, and every call says so.
+//
+// It is so for a job at rest. Kueue looks at an edit only when something happens
+// to the job; where its JobSet or a Job changes while there is no Workload, Kueue
+// suspends that itself, the pods end, and the job starts anew.
 func TestAWorkloadThatIsNotMadeAgain(t *testing.T) {
 	s := newScene(t)
 	s.makeQueue("1")
 	m := s.kueue()
 	job := m.startThenEdit(false, s.queued())
-	m.trainJobSays(job, "Suspended")
+	touched := 0
 	s.must(cluster.Wait(s.soon(), "the Workload is gone", func(ctx context.Context) (bool, any, error) {
-		_, err := m.holder.Inspect(ctx, ref(job))
+		touched++
+		_, err := s.cluster.Patch(ctx, cluster.TrainJobs(), job,
+			map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/touched": fmt.Sprint(touched)}}})
+		if err != nil {
+			return false, nil, err
+		}
+		_, err = m.holder.Inspect(ctx, ref(job))
 		return errors.Is(err, meta.ErrMissing), err, nil
 	}))
+	m.trainJobSays(job, "Suspended")
 	m.refused(m.holder.Hold, job, 1, meta.ErrMissing)
 	m.refused(m.holder.Release, job, 1, meta.ErrMissing)
 	m.runs(job)
@@ -288,6 +299,10 @@ func (m mode) startThenEdit(gated bool, labels map[string]string) *cluster.Objec
 		m.did(holdable.Opened)(m.holder.Open(m.Context(), ref(job), call(0)))
 	}
 	m.runs(job)
+	_, err = m.cluster.WaitFor(m.soon(), cluster.TrainJobs(), job, "the job is at rest", func(job *cluster.Object) bool {
+		return cluster.CountedJobs(job, "ready") == 1 // the last that its Job, its JobSet and then it are told
+	})
+	m.must(err)
 	m.edit(runtime)
 	return job
 }
