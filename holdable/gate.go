@@ -100,6 +100,9 @@ type GateAnswer struct {
 	Maker string
 	// Pod is one that remains, where it waits for pods.
 	Pod string
+	// Refused is what the API server refuses the gate for good, where it waits for
+	// that: a *meta.Error, like those of Answer.
+	Refused error
 	// Executions is A.
 	Executions int64
 }
@@ -121,6 +124,9 @@ const lookAgain = 3
 // another gate included. A Ready that comes late finds another version if Kueue
 // has reset the check since, and is refused.
 //
+// What the API server refuses the gate for good, such as a list of pods that it may
+// not see, keeps the check shut and stands in it: see GateAnswer.Refused.
+//
 // Its errors are those of a Hold: a *meta.Error that says what became of the
 // writes, and ErrMissing where the job or its Workload is gone.
 func (g *Gate) Answer(ctx context.Context, job meta.Ref, deadline time.Time) (GateAnswer, error) {
@@ -129,12 +135,9 @@ func (g *Gate) Answer(ctx context.Context, job meta.Ref, deadline time.Time) (Ga
 		return GateAnswer{}, refuse(c.begin, err)
 	}
 	for range lookAgain {
-		answer, done, err := c.answer(ctx)
+		answer, done, err := c.step(ctx)
 		if done || err != nil {
 			return answer, c.fail(err)
-		}
-		if err := c.count(ctx); err != nil {
-			return GateAnswer{}, c.fail(err)
 		}
 	}
 	return GateAnswer{}, c.fail(refuse(c.begin, meta.Errorf(meta.ErrRejected, "the job changes faster than it can be counted")))
@@ -148,8 +151,10 @@ type gateCall struct {
 	now      time.Time
 	// ref is the job, with the UID that the first read fixes (rule C6).
 	ref meta.Ref
-	// raised says that A was raised by this call.
-	raised bool
+	// wrote says that something was written, or may have been, and refused what
+	// the API server refuses for good.
+	wrote   bool
+	refused error
 }
 
 func (g *Gate) call(job meta.Ref, deadline time.Time) *gateCall {
@@ -162,13 +167,30 @@ func (g *Gate) call(job meta.Ref, deadline time.Time) *gateCall {
 	}
 }
 
-// fail makes err speak for all of the call: where the job was written, an error
-// on the way to the answer does not say that nothing was (rule E3).
+// fail makes err speak for all of the call: where something was written, an error
+// after it does not say that nothing was (rule E3).
 func (c *gateCall) fail(err error) error {
-	if own, ok := err.(*meta.Error); ok && c.raised && own.Fate == meta.FateNone {
+	if own, ok := err.(*meta.Error); ok && c.wrote && own.Fate == meta.FateNone {
 		own.Fate = meta.FateSettled
 	}
 	return err
+}
+
+// step answers, or raises A and is not done. Where it is refused what it needs, it
+// answers that.
+func (c *gateCall) step(ctx context.Context) (answer GateAnswer, done bool, err error) {
+	answer, done, err = c.answer(ctx)
+	if err == nil && !done {
+		err = c.count(ctx)
+	}
+	if refusal(err) == "" {
+		return answer, done, err
+	}
+	own, ok := err.(*meta.Error)
+	c.wrote = c.wrote || ok && own.Fate != meta.FateNone
+	c.refused = err
+	answer, _, err = c.answer(ctx) // which does not come to what was refused
+	return answer, true, err
 }
 
 // answer tells Kueue what the gate says. It is not done if A is to be raised
@@ -211,6 +233,7 @@ func (c *gateCall) answer(ctx context.Context) (answer GateAnswer, done bool, er
 		Why:             ruled.why,
 		Maker:           seen.maker,
 		Pod:             seen.pod,
+		Refused:         c.refused,
 		Executions:      ruled.executions,
 	}, ruled.do != raise, nil
 }
@@ -219,7 +242,7 @@ func (c *gateCall) answer(ctx context.Context) (answer GateAnswer, done bool, er
 func (c *gateCall) count(ctx context.Context) error {
 	var seen sight
 	find := c.finder(true)
-	var ruled ruling
+	var tried bool
 	_, err := c.engine.Do(ctx, c.deadline, retry.Op{
 		Call:     c.begin,
 		Resource: c.kind.Of.Resource,
@@ -232,13 +255,15 @@ func (c *gateCall) count(ctx context.Context) error {
 			return find.namedRead, err
 		},
 		Decide: func(job *unstructured.Unstructured) (retry.Decision, error) {
-			if ruled = judge(seen); ruled.do != raise {
+			ruled := judge(seen)
+			if ruled.do != raise {
 				return retry.Decision{}, nil
 			}
+			tried = true
 			return retry.Decision{Edits: c.raiseEdits(job, seen, ruled)}, nil
 		},
 	})
-	c.raised = c.raised || err == nil && ruled.do == raise
+	c.wrote = c.wrote || tried && err == nil // be it by the first of two that a proxy made of it
 	return err
 }
 
@@ -251,6 +276,7 @@ func (c *gateCall) finder(wantNamed bool) *finder[bool] {
 // listed, which is last (rule G3).
 func (c *gateCall) look(ctx context.Context, r retry.Reader, workload, job *unstructured.Unstructured) (sight, error) {
 	s := c.see(workload, job, c.check)
+	s.refusal = refusal(c.refused)
 	if do := judge(s).do; do != raise && do != letPass {
 		return s, nil
 	}

@@ -1,11 +1,14 @@
 package holdable
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubehold/kubehold/meta"
@@ -40,6 +43,8 @@ type sight struct {
 	raised   meta.Admission
 	isRaised bool
 	now      meta.Admission
+	// refusal says what the gate was refused for good, "" if nothing was.
+	refusal string
 	// maker is something between the job and its pods that is not paused, and pod
 	// one that remains of an earlier execution; "" if there is none, or if it has
 	// not been looked for.
@@ -178,6 +183,8 @@ func (s sight) keepsShut() string {
 		return "the job is being deleted"
 	case s.namedRuns: // Kueue, or whoever made it so, is behind
 		return "the job is not paused"
+	case s.refusal != "":
+		return s.refusal
 	case s.maker != "":
 		return s.maker + " is not paused"
 	case s.pod != "":
@@ -188,6 +195,26 @@ func (s sight) keepsShut() string {
 		return "the count of executions cannot be raised any further"
 	}
 	return ""
+}
+
+// refusal says what the API server refuses for good, "" if err is none of that. The
+// words are the same each time, whatever the server adds: a message that changed
+// with every try would call for the next one.
+func refusal(err error) string {
+	status := apierrors.APIStatus(nil)
+	own := (*meta.Error)(nil)
+	if !errors.As(err, &own) || own.Kind != meta.ErrRejected && own.Kind != meta.ErrForbidden || !errors.As(err, &status) {
+		return ""
+	}
+	code, what := int(status.Status().Code), ""
+	switch {
+	case code < 400 || code >= 500, code == http.StatusConflict, code == http.StatusGone, code == http.StatusTooManyRequests:
+		return ""
+	}
+	if details := status.Status().Details; details != nil && details.Kind != "" {
+		what = details.Kind + ": "
+	}
+	return fmt.Sprintf("the API server refuses the gate what it needs (%s%d %s); the gate's log says more", what, code, http.StatusText(code))
 }
 
 func isTrue(obj *unstructured.Unstructured, condition string) bool {

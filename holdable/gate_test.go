@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
@@ -139,30 +141,36 @@ func TestG3AnEqualKeyRaisesNothing(t *testing.T) {
 	})
 }
 
-// E3: once A was raised, no error says that nothing was written.
+// E3: once A was raised, or may have been, no error says that nothing was written.
 func TestE3AnErrorAfterTheRaise(t *testing.T) {
+	from := func(n int, fault rapidtest.Fault) rapidtest.Rule {
+		return rapidtest.Span(n, n+10, rapidtest.Writes(), fault)
+	}
+	first := func(fault rapidtest.Fault) rapidtest.Rule { return rapidtest.Nth(1, rapidtest.Writes(), fault) }
 	for name, tc := range map[string]struct {
-		fault rapidtest.Fault
+		rules []rapidtest.Rule
 		kind  meta.Sentinel
 		fate  meta.Fate
 	}{
-		"Refused":   {rapidtest.Answer(422), meta.ErrRejected, meta.FateSettled},
-		"Conflicts": {rapidtest.Answer(429), meta.ErrRejected, meta.FateSettled},
-		"InDoubt":   {rapidtest.Answer(504), meta.ErrInDoubt, meta.FatePending},
+		"Refused":                    {[]rapidtest.Rule{from(2, rapidtest.Answer(422))}, meta.ErrRejected, meta.FateSettled},
+		"Conflicts":                  {[]rapidtest.Rule{from(2, rapidtest.Answer(429))}, meta.ErrRejected, meta.FateSettled},
+		"InDoubt":                    {[]rapidtest.Rule{from(2, rapidtest.Answer(504))}, meta.ErrInDoubt, meta.FatePending},
+		"RaisedByTheProxysFirst":     {[]rapidtest.Rule{first(rapidtest.Duplicate()), from(2, rapidtest.Answer(422))}, meta.ErrRejected, meta.FateSettled},
+		"RefusedTheRaise":            {[]rapidtest.Rule{from(1, rapidtest.Answer(422))}, meta.ErrRejected, meta.FateNone},
+		"RefusedTheRaiseAfterADoubt": {[]rapidtest.Rule{first(rapidtest.Answer(504)), from(3, rapidtest.Answer(422))}, meta.ErrRejected, meta.FateSettled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newAskedCluster(t, rapidtest.Span(2, 10, rapidtest.Verbs(rapidtest.VerbUpdate), tc.fault))
+				c := newAskedCluster(t, tc.rules...)
+				time.AfterFunc(5*time.Millisecond, func() { // before the second try
+					c.patch(trainJobs(), "job", `{"metadata":{"labels":{"from":"another"}}}`)
+				})
 				_, err := c.answer(c.gate())
 				c.failed(err, tc.kind, tc.fate)
+				time.Sleep(5 * time.Millisecond)
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		c := newAskedCluster(t, rapidtest.Nth(1, rapidtest.Writes(), rapidtest.Answer(422)))
-		_, err := c.answer(c.gate())
-		c.failed(err, meta.ErrRejected, meta.FateNone)
-	})
 }
 
 // G1, G2: what the gate waits for stands in the check, once; then it opens.
@@ -264,17 +272,14 @@ func TestGateRefuses(t *testing.T) {
 		kind meta.Sentinel
 		says string
 	}{
-		"NoName":           {nil, meta.Ref{Namespace: "ns"}, time.Minute, meta.ErrInvalid, "no name"},
-		"NoNamespace":      {nil, meta.Ref{Name: "job"}, time.Minute, meta.ErrInvalid, "no namespace"},
-		"TooLate":          {nil, ref, -time.Second, meta.ErrDeadline, "deadline"},
-		"NoJob":            {nil, meta.Ref{Namespace: "ns", Name: "none"}, time.Minute, meta.ErrMissing, "none"},
-		"NoWorkload":       {func(c *cluster) { c.remove(workloads(), "wl") }, ref, time.Minute, meta.ErrMissing, "no Workload"},
-		"AnotherJob":       {nil, meta.Ref{Namespace: "ns", Name: "job", UID: "old"}, time.Minute, meta.ErrMissing, ""},
-		"TwoWorkloads":     {func(c *cluster) { c.create(workloads(), workload("wl2", c.job)) }, ref, time.Minute, meta.ErrRejected, "wl, wl2"},
-		"MayNotGetJobSets": {deny("get", "jobsets", ""), ref, time.Minute, meta.ErrForbidden, "get jobsets"},
-		"MayNotListJobs":   {deny("list", "jobs", ""), ref, time.Minute, meta.ErrForbidden, "list jobs"},
-		"MayNotListPods":   {deny("list", "pods", ""), ref, time.Minute, meta.ErrForbidden, "list pods"},
-		"MayNotUpdateJobs": {deny("update", "trainjobs", ""), ref, time.Minute, meta.ErrForbidden, "update trainjobs"},
+		"NoName":        {nil, meta.Ref{Namespace: "ns"}, time.Minute, meta.ErrInvalid, "no name"},
+		"NoNamespace":   {nil, meta.Ref{Name: "job"}, time.Minute, meta.ErrInvalid, "no namespace"},
+		"TooLate":       {nil, ref, -time.Second, meta.ErrDeadline, "deadline"},
+		"NoJob":         {nil, meta.Ref{Namespace: "ns", Name: "none"}, time.Minute, meta.ErrMissing, "none"},
+		"NoWorkload":    {func(c *cluster) { c.remove(workloads(), "wl") }, ref, time.Minute, meta.ErrMissing, "no Workload"},
+		"AnotherJob":    {nil, meta.Ref{Namespace: "ns", Name: "job", UID: "old"}, time.Minute, meta.ErrMissing, ""},
+		"MayNotGetJobs": {deny("get", "trainjobs", ""), ref, time.Minute, meta.ErrForbidden, "get trainjobs"},
+		"TwoWorkloads":  {func(c *cluster) { c.create(workloads(), workload("wl2", c.job)) }, ref, time.Minute, meta.ErrRejected, "wl, wl2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -301,6 +306,71 @@ func TestGateRefuses(t *testing.T) {
 			}
 		})
 	})
+}
+
+// G1: what the API server refuses the gate for good stands in the check, once and
+// in the same words, until it refuses it no more; nothing else is written
+// meanwhile.
+func TestG1WhatTheGateIsRefusedStandsInTheCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verb, resource string
+		kind           meta.Sentinel
+		says           string
+	}{
+		"GetJobSets": {"get", "jobsets", meta.ErrForbidden, "(jobsets: 403 Forbidden)"},
+		"ListJobs":   {"list", "jobs", meta.ErrForbidden, "(jobs: 403 Forbidden)"},
+		"ListPods":   {"list", "pods", meta.ErrForbidden, "(pods: 403 Forbidden)"},
+		"UpdateJobs": {"update", "trainjobs", meta.ErrForbidden, "(trainjobs: 403 Forbidden)"},
+		"Webhook":    {"", "", meta.ErrRejected, "(422 Unprocessable Entity)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newAskedCluster(t)
+				c.patch(workloads(), "wl", `{"status":{"admissionChecks":[{"name":"readmission-gate","state":"Pending","message":"hold 1 is in force"}]}}`, "status")
+				refused := true
+				c.server.Authorize(func(a rapidtest.Access) bool {
+					return !refused || a.User != "us" || a.Verb != tc.verb || a.GVR.Resource != tc.resource
+				})
+				asked := 0
+				c.server.AdmitValidating(func(r rapidtest.AdmissionRequest) error {
+					if asked++; !refused || tc.verb != "" || r.Request.GVR.Resource != "trainjobs" {
+						return nil
+					}
+					return rapidtest.Denied("quota.example.com", 422, metav1.StatusReasonInvalid, fmt.Sprintf("request %d", asked))
+				})
+				g := c.gate()
+				for range 2 { // the second time nothing is left to say
+					a, err := c.answer(g)
+					if err != nil || a.State != holdable.GateShut || !strings.Contains(a.Why, tc.says) {
+						t.Fatalf("%+v, %v: want %s", a, err, tc.says)
+					}
+					c.failed(a.Refused, tc.kind, meta.FateNone)
+				}
+				if state, message := c.entry("readmission-gate"); state != "Pending" || !strings.Contains(message, tc.says) || len(c.commits()) != 1 {
+					t.Errorf("the check is %s: %s; it wrote %v", state, message, c.commits())
+				}
+				refused = false
+				if a, err := c.answer(g); err != nil || a.State != holdable.GateOpened || a.Refused != nil || a.Executions != 1 {
+					t.Errorf("%+v, %v", a, err)
+				}
+			})
+		})
+	}
+}
+
+// What may pass by itself, or says that the job is gone, is not told to Kueue.
+func TestTheGateKeepsPassingFailuresToItself(t *testing.T) {
+	for _, code := range []int{409, 429, 500, 503} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newAskedCluster(t, rapidtest.Each(rapidtest.OfResource("trainjobs"), rapidtest.Answer(code)))
+				a, err := c.answer(c.gate())
+				if err == nil || a.Refused != nil || len(c.commits()) > 0 {
+					t.Errorf("%+v, %v; it wrote %v", a, err, c.commits())
+				}
+			})
+		})
+	}
 }
 
 func deny(verb, resource, subresource string) func(*cluster) {

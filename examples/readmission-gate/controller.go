@@ -280,6 +280,9 @@ func (c *controller) answer(ctx context.Context, workload *unstructured.Unstruct
 	case err != nil:
 		return false, err
 	}
+	if answer.Refused != nil { // nothing is heard when it is refused no more
+		return false, answer.Refused
+	}
 	level := slog.LevelDebug
 	if answer.State == holdable.GateOpened {
 		level = slog.LevelInfo

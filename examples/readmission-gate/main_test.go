@@ -356,6 +356,40 @@ func TestTheGateWaitsForWhatMakesPods(t *testing.T) {
 	}
 }
 
+// G1: what the gate is refused stands in the check, though the refusal reads
+// otherwise each time; it asks again, but not all the time, and goes on when it is
+// refused no more.
+func TestTheGateIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, holdable.DefaultGateCheck)
+		asked, refuses := 0, true
+		w.server.AdmitValidating(func(r rapidtest.AdmissionRequest) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if r.Request.User != "gate" || r.Request.GVR != rapidtest.TrainJobs().GVR || !refuses {
+				return nil
+			}
+			asked++
+			return rapidtest.Denied("policy.example.com", http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("refusal %d", asked))
+		})
+		_, stop := w.startGate()
+		defer stop()
+		job := w.createJob("job")
+		time.Sleep(2 * time.Minute)
+		in, err := w.holder.Inspect(t.Context(), job)
+		if w.must(err); in.Gate != "Pending" || !strings.Contains(in.GateWhy, "403 Forbidden") || in.Executions != 0 {
+			t.Errorf("while it is refused: %+v", in)
+		}
+		w.mu.Lock()
+		if asked < 3 || asked > 60 {
+			t.Errorf("it asked %d times", asked)
+		}
+		refuses = false
+		w.mu.Unlock()
+		w.runs(job, 1)
+	})
+}
+
 // A gate that is started late answers what has waited for it; a check that comes
 // late is answered too; the check of somebody else is not.
 func TestTheGateComesLate(t *testing.T) {
