@@ -125,7 +125,8 @@ func (c Cache) build(ctx context.Context, r Recipe, path string) (err error) {
 
 func (r Recipe) buildArgs(out string) []string {
 	flags := strings.Join(append([]string{"-s", "-w"}, r.LinkerFlags...), " ")
-	return []string{"build", "-mod=mod", "-buildvcs=false", "-ldflags", flags, "-o", out, r.Package}
+	// The linker drops what debuggers read; the compiler need not write it.
+	return []string{"build", "-mod=mod", "-buildvcs=false", "-gcflags", "all=-dwarf=false", "-ldflags", flags, "-o", out, r.Package}
 }
 
 // generate writes the module that the program is built from.
